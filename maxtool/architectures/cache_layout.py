@@ -13,7 +13,7 @@ Cache: TypeAlias = tuple[Tensor, Tensor]
 
 # Where tokens ``[batch, seq]`` stand: the position of the first, int32 ``[1]``, in a cache with a
 # row for each text. Or positions and slots, int32 ``[batch]`` both, in a cache with slots.
-Place: TypeAlias = tuple[Tensor, Tensor | None]
+Location: TypeAlias = tuple[Tensor, Tensor | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class CacheLayout:
         order = [0, 2, 3, 1] if self.transposed else [0, 2, 1, 3]
         return key.permute(order), value.permute([0, 2, 1, 3])
 
-    def written(self, cache: Cache, key: Tensor, value: Tensor, place: Place) -> Cache:
+    def written(self, cache: Cache, key: Tensor, value: Tensor, location: Location) -> Cache:
         """A cache with new keys and values, ``[batch, seq, kv_heads, head_dim]``, in it."""
-        (keys, values), (at, slot) = cache, place
+        (keys, values), (at, slot) = cache, location
         written = ops.cache_write_key(keys, key, at, transposed=self.transposed, slot=slot)
         return written, ops.cache_write_value(values, value, at, slot=slot)

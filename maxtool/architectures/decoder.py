@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
-from maxtool.architectures.cache_layout import Cache, CacheLayout, Place
+from maxtool.architectures.cache_layout import Cache, CacheLayout, Location
 from maxtool.architectures.config import typed
 from maxtool.architectures.decoder_checks import check_split, problems
 from maxtool.architectures.decoder_config import DecoderConfig
@@ -80,8 +80,8 @@ class Decoder(Module[[Tensor], Tensor]):
 
     def forward(self, input_ids: Tensor) -> Tensor:
         """Logits ``[batch, seq, vocab]`` of tokens ``[batch, seq]``, without a cache."""
-        place = Tensor([0], DType.int32, input_ids.device), None
-        return self._logits(self._hidden(input_ids, place, []))
+        location = Tensor([0], DType.int32, input_ids.device), None
+        return self._logits(self._hidden(input_ids, location, []))
 
     def step(self, input_ids: Tensor, position: Tensor, *cache: Tensor) -> Tensor:
         """Logits ``[batch, vocab]`` after the last of tokens ``[batch, seq]``.
@@ -101,9 +101,9 @@ class Decoder(Module[[Tensor], Tensor]):
         """
         return self._step(input_ids, (position, slot), cache)
 
-    def _step(self, input_ids: Tensor, place: Place, cache: Sequence[Tensor]) -> Tensor:
+    def _step(self, input_ids: Tensor, location: Location, cache: Sequence[Tensor]) -> Tensor:
         pairs = list(zip(cache[::2], cache[1::2], strict=True))
-        return self._logits(self._hidden(input_ids, place, pairs)[:, -1])
+        return self._logits(self._hidden(input_ids, location, pairs)[:, -1])
 
     def sample(
         self, token: Tensor, position: Tensor, draws: Tensor, settings: Tensor, *state: Tensor
@@ -169,17 +169,17 @@ class Decoder(Module[[Tensor], Tensor]):
         return (*plain, *self._drawing()) if self.draws else plain
 
     def _cached(
-        self, step: Callable[..., Tensor], read: DimLike, rows: DimLike, places: tuple[str, ...]
+        self, step: Callable[..., Tensor], read: DimLike, rows: DimLike, numbers: tuple[str, ...]
     ) -> Iterator[Entry]:
-        """Yield ``prefill`` of ``read`` texts and ``decode``, with an int32 of each of ``places``.
+        """Yield ``prefill`` of ``read`` texts, and ``decode``.
 
-        There are ``rows`` of these in ``decode``, and one in ``prefill``.
+        ``numbers`` names int32 inputs, ``rows`` of each in ``decode`` and one in ``prefill``.
         """
         sizes: dict[str, tuple[DimLike, DimLike, DimLike]]
         sizes = {"prefill": (read, "seq", 1), "decode": ("batch", 1, rows)}
         for name, (batch, length, count) in sizes.items():
             inputs = {"input_ids": TensorType(DType.int64, [batch, length])}
-            inputs |= {place: TensorType(DType.int32, [count]) for place in places}
+            inputs |= {number: TensorType(DType.int32, [count]) for number in numbers}
             usual = ALONE if (length, rows) == (1, 1) else {}
             yield Entry(name, step, inputs, ("logits",), self.cache(), usual=usual)
 
@@ -215,16 +215,16 @@ class Decoder(Module[[Tensor], Tensor]):
             )
         }
 
-    def _hidden(self, input_ids: Tensor, place: Place, cache: list[Cache]) -> Tensor:
+    def _hidden(self, input_ids: Tensor, location: Location, cache: list[Cache]) -> Tensor:
         """The normalised hidden state ``[batch, seq, hidden]``."""
-        position, _ = place
+        position, _ = location
         x = _scaled(self.embed(input_ids), self.config.embed_scale)
         if self.config.position == "learned":
             x = self.position(x, position)
         angles = self._angles(input_ids, position)
         for index, layer in enumerate(self.layers):
             kept = cache[index] if cache else None
-            x, _ = layer(x, angles[index], place, kept)
+            x, _ = layer(x, angles[index], location, kept)
         return self.norm(x)
 
     def _angles(self, input_ids: Tensor, position: Tensor) -> list[Angles | None]:

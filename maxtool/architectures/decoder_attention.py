@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from maxtool.architectures.cache_layout import Cache, CacheLayout, Place
+from maxtool.architectures.cache_layout import Cache, CacheLayout, Location
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.rotary_angles import Angles, rotated
 from maxtool.architectures.sliding_cache import Seen, read_and_write
@@ -13,9 +13,9 @@ from maxtool.graph import Tensor, ops
 from maxtool.nn import Linear, Module, RMSNorm
 from maxtool.nn.tensor_parallel import Role
 
-# Hidden state, angles, place and cache, to the hidden state and the written cache.
+# Hidden state, angles, location and cache, to the hidden state and the written cache.
 CachedModule: TypeAlias = Module[
-    [Tensor, Angles | None, Place, Cache | None], tuple[Tensor, Cache | None]
+    [Tensor, Angles | None, Location, Cache | None], tuple[Tensor, Cache | None]
 ]
 
 
@@ -55,17 +55,17 @@ class Attention(CachedModule):
         self.scale = dim**-0.5 if config.attention_scale is None else config.attention_scale
 
     def forward(
-        self, x: Tensor, angles: Angles | None, place: Place, cache: Cache | None
+        self, x: Tensor, angles: Angles | None, location: Location, cache: Cache | None
     ) -> tuple[Tensor, Cache | None]:
         """Attention of ``x [batch, seq, hidden]`` over what the cache holds and itself.
 
-        The first token of ``x`` stands at ``place``; returns the updated cache too.
+        The first token of ``x`` stands at ``location``; returns the updated cache too.
         """
         query, key, value = self._projected(x)
         if angles is not None:
-            query, key = (rotated(tensor, angles, place[0]) for tensor in (query, key))
-        seen = self._seen(key, value, place, cache)
-        position, slot = seen.place
+            query, key = (rotated(tensor, angles, location[0]) for tensor in (query, key))
+        seen = self._seen(key, value, location, cache)
+        position, slot = seen.location
         mixed = ops.attention(
             query,
             seen.keys,
@@ -80,14 +80,14 @@ class Attention(CachedModule):
         width = int(query.shape[2]) * self.head_dim
         return self.o(mixed.reshape([*x.shape[:2], width])), seen.cache
 
-    def _seen(self, key: Tensor, value: Tensor, place: Place, cache: Cache | None) -> Seen:
+    def _seen(self, key: Tensor, value: Tensor, location: Location, cache: Cache | None) -> Seen:
         """The keys and values that are attended to, and the written cache."""
         if cache is None:
-            return Seen(*self.form.laid(key, value), place, None)
+            return Seen(*self.form.laid(key, value), location, None)
         if self.slides and self.window is not None:
-            return read_and_write(self.form, cache, key, value, place, self.window)
-        written = self.form.written(cache, key, value, place)
-        return Seen(*written, place, written)
+            return read_and_write(self.form, cache, key, value, location, self.window)
+        written = self.form.written(cache, key, value, location)
+        return Seen(*written, location, written)
 
     def _projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values by head, the former two normalised if that is asked for."""

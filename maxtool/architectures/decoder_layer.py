@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from maxtool.architectures.cache_layout import Cache, CacheLayout, Place
+from maxtool.architectures.cache_layout import Cache, CacheLayout, Location
 from maxtool.architectures.decoder_attention import Attention, CachedModule
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.mixture_of_experts import MixtureOfExperts
@@ -56,11 +56,11 @@ class DecoderLayer(CachedModule):
         self.residual_scale = config.residual_scale
 
     def forward(
-        self, x: Tensor, angles: Angles | None, place: Place, cache: Cache | None
+        self, x: Tensor, angles: Angles | None, location: Location, cache: Cache | None
     ) -> tuple[Tensor, Cache | None]:
         """Map ``[batch, seq, hidden]`` to the same shape; returns the updated cache too."""
         first = _normed(self.attn_norm, x)
-        mixed, cache = self.attn(first, angles, place, cache)
+        mixed, cache = self.attn(first, angles, location, cache)
         after = self._added(x, _normed(self.attn_post_norm, mixed))
         if not self.is_parallel:
             second = _normed(self.mlp_norm, after)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from maxtool.architectures.cache_layout import Cache, CacheLayout, Place
+from maxtool.architectures.cache_layout import Cache, CacheLayout, Location
 from maxtool.dtype import DType
 from maxtool.graph import Dim, Tensor, ops
 
@@ -21,33 +21,33 @@ class Seen(NamedTuple):
 
     keys: Tensor
     values: Tensor
-    place: Place  # of the first query among them
+    location: Location  # of the first query among them
     cache: Cache | None
 
 
 def read_and_write(
-    form: CacheLayout, cache: Cache, key: Tensor, value: Tensor, place: Place, window: int
+    form: CacheLayout, cache: Cache, key: Tensor, value: Tensor, location: Location, window: int
 ) -> Seen:
-    """Write keys and values ``[batch, seq, kv_heads, head_dim]``, the first one's at ``place``.
+    """Write keys and values ``[batch, seq, kv_heads, head_dim]``, the first one's at ``location``.
 
     ``cache`` has room for ``window`` positions. Several tokens are of one text where it has slots.
     """
-    (position, slot), length = place, key.shape[1]
+    (position, slot), length = location, key.shape[1]
     if length == 1:
         written = form.written(cache, key, value, (position % window, slot))
         return Seen(*written, (ops.clamp(position, max=window - 1), slot), written)
-    old = _in_order(form, cache, place, window)
+    old = _in_order(form, cache, location, window)
     new = form.laid(key, value)
     axes = form.axes
     joined = tuple(ops.concat(pair, axis) for *pair, axis in zip(old, new, axes, strict=True))
     count = ops.clamp(position, max=window), None  # of the old ones those that there are
     keys, values = form.written((joined[0], joined[1]), key, value, count)
-    return Seen(keys, values, count, _overwritten(form, cache, key, value, place, window))
+    return Seen(keys, values, count, _overwritten(form, cache, key, value, location, window))
 
 
-def _in_order(form: CacheLayout, cache: Cache, place: Place, window: int) -> Cache:
-    """The positions before the first of ``place``, from the oldest in the window on."""
-    position, slot = place
+def _in_order(form: CacheLayout, cache: Cache, location: Location, window: int) -> Cache:
+    """The positions before the first of ``location``, from the oldest in the window on."""
+    position, slot = location
     first = ops.clamp(position - window, min=0)
     order = (first + ops.range(0, window, dtype=DType.int32, device=position.device)) % window
     own = cache if slot is None else tuple(ops.gather(buffer, slot, 0) for buffer in cache)
@@ -58,7 +58,7 @@ def _in_order(form: CacheLayout, cache: Cache, place: Place, window: int) -> Cac
 
 
 def _overwritten(
-    form: CacheLayout, cache: Cache, key: Tensor, value: Tensor, place: Place, window: int
+    form: CacheLayout, cache: Cache, key: Tensor, value: Tensor, location: Location, window: int
 ) -> Cache:
     """The cache with the last of the new keys and values in it.
 
@@ -66,7 +66,7 @@ def _overwritten(
     outside. The latter are written first: they reach into the places of the former if there are
     more than fit.
     """
-    (position, slot), length = place, key.shape[1]
+    (position, slot), length = location, key.shape[1]
     start = (position + count_of(length)) % window - count_of(length)
     behind = form.written(cache, key, value, (start + window, slot))
     return form.written(behind, key, value, (start, slot))

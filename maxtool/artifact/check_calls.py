@@ -56,5 +56,5 @@ def slotted_calls(calls: Sequence[RecordedCall], slots: int) -> Iterator[Recorde
 def _call(entry: str, rows: Sequence[tuple[int, Array, int]]) -> RecordedCall:
     """A call that reads as many tokens of each text, from a position on, into its slot."""
     slots, ids, starts = zip(*rows, strict=True)
-    places = {"position": np.array(starts, np.int32), "slot": np.array(slots, np.int32)}
-    return RecordedCall(entry, {"input_ids": np.stack(ids), **places})
+    inputs = {"position": np.array(starts, np.int32), "slot": np.array(slots, np.int32)}
+    return RecordedCall(entry, {"input_ids": np.stack(ids), **inputs})

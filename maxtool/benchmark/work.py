@@ -110,9 +110,9 @@ class GenerationWork(ModelWork):
         """
         seen = {layer: self._keys(layer, start, count) for layer in self._widths}
         moved = sum(self._moved(start + i, 1) for i in range(count))
-        made = count * (self._products(self._others, 1) + self._head_products())
+        products = count * (self._products(self._others, 1) + self._head_products())
         return Work(
-            count * self._read(texts) + texts * moved, texts * (made + self._attention(seen))
+            count * self._read(texts) + texts * moved, texts * (products + self._attention(seen))
         )
 
     def _read(self, rows: int) -> float:
@@ -193,5 +193,5 @@ def _caches(manifest: Manifest) -> Iterator[tuple[int, float]]:
     for spec in manifest.state:
         match = CACHE.match(spec.name)
         if match and spec.positions is not None:
-            places = int(spec.shape[spec.positions]) * manifest.batch
-            yield int(match[1]), spec.nbytes() / places
+            positions = int(spec.shape[spec.positions]) * manifest.batch
+            yield int(match[1]), spec.nbytes() / positions

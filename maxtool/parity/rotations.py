@@ -25,9 +25,9 @@ def _rope_angles(
 ) -> tuple[Array, Array]:
     """Cosines and sines of angles in float32, to which transformers rounds them."""
     count = tokens.shape[1]
-    places = position if count == 1 else position[0] + np.arange(count)
+    positions = position if count == 1 else position[0] + np.arange(count)
     ends = np.clip(position + (count - original), 0, len(table) - 1)
-    angles = places.astype(np.float32)[:, None] * table[ends].astype(np.float32)
+    angles = positions.astype(np.float32)[:, None] * table[ends].astype(np.float32)
     angles = angles.astype(np.float64)
     return np.cos(angles) * factor, np.sin(angles) * factor
 

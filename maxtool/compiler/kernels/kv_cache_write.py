@@ -42,31 +42,31 @@ def cache_write(
         position = kernel.argument("position", (batch if slots else 1,), "int32")
         slot = kernel.argument("slot", (batch,), "int32") if slots else None
 
-        def place_of(at: b.Expr, s: b.Expr) -> tuple[b.Expr, b.Expr, b.Expr]:
-            """Row of the cache, position there, and whether there is such a place."""
-            place = b.index(T.Cast("int64", position[at if slots else 0]) + s)
-            inside = tirx.all(place >= b.integer(0), place < context)
+        def target_of(at: b.Expr, s: b.Expr) -> tuple[b.Expr, b.Expr, b.Expr]:
+            """Row of the cache, index there, and whether there are such ones."""
+            index = b.index(T.Cast("int64", position[at if slots else 0]) + s)
+            inside = tirx.all(index >= b.integer(0), index < context)
             if slot is None:
-                return at, place, inside
+                return at, index, inside
             row = b.index(T.Cast("int64", slot[at]))
-            return row, place, tirx.all(inside, row >= b.integer(0), row < rows)
+            return row, index, tirx.all(inside, row >= b.integer(0), row < rows)
 
         def head(i: b.Expr, threads: RowThreads) -> None:
             at, s, h = b.unravel(i, (batch, seq, kv_heads))
-            row, place, inside = place_of(at, s)
+            row, index, inside = target_of(at, s)
 
             def move(k: b.Index, width: int) -> None:
                 vector = backend.load_vector(x, (at, s, h, k), width)
-                backend.store_vector(cache, vector, (row, h, place, k), width, dtype)
+                backend.store_vector(cache, vector, (row, h, index, k), width, dtype)
 
             with b.when(inside):
                 threads.each_vector(head_dim, move)
 
         def dimension(at: b.Expr, h: b.Expr, d: b.Expr) -> Callable[[b.Expr], None]:
             def move(s: b.Expr) -> None:
-                row, place, inside = place_of(at, s)
+                row, index, inside = target_of(at, s)
                 with b.when(inside):
-                    backend.write(cache, x[at, s, h, d], (row, h, d, place), dtype)
+                    backend.write(cache, x[at, s, h, d], (row, h, d, index), dtype)
 
             return move
 

@@ -45,14 +45,14 @@ def _cache_write(function: FunctionLowering, node: Node) -> None:
 
 def _attention(function: FunctionLowering, node: Node) -> None:
     """The kernel knows transposed keys; others are made such, and cost a copy."""
-    query, key, value, *places = node.inputs
+    query, key, value, *numbers = node.inputs
     keys = function.get(key)
     if not node.attributes["transposed"]:
         keys = permuted(function, keys, function.sizes(key.shape), TRANSPOSED, key.dtype)
     request = attention_request(node)
     if node.op == "slot_attention":
         request = SlotAttention(**vars(request))
-    operands = [function.get(query), keys, *map(function.get, (value, *places))]
+    operands = [function.get(query), keys, *map(function.get, (value, *numbers))]
     sizes = function.sizes(query.shape)
     attended = function.kernel(request, operands, sizes)
     function.set_whole(node.outputs[0], attended)

@@ -112,7 +112,7 @@ def _begun(model: Model, index: int, prompt: Prompt) -> _Text | Completion:
 
 
 def _alone(model: Model, text: _Text | Completion) -> Completion:
-    """Continue a text where there is a place for only one."""
+    """Continue a text where the state holds a single one."""
     if isinstance(text, Completion):
         return text
     for token in Session(model).generate(text.reply.ids, text.count, text.choose):
