@@ -34,8 +34,8 @@ class TermDot:
     packed_dtype: ClassVar[str] = "float32"
     suffix: ClassVar[str] = ""  # of the names of kernels
 
-    def matrix(self, *shape: b.Index) -> tuple[b.Index, ...]:
-        """The shape of packed weights ``[..., k, columns]``."""
+    def matrix(self, kernel: b.Kernel, *shape: b.Index) -> tuple[b.Index, ...]:  # noqa: ARG002
+        """The shape of packed weights ``[..., k, columns]``, as an argument of a kernel."""
         return shape
 
     def operand(self, w: b.Buffer, index: Sequence[b.Index]) -> b.Expr:
@@ -85,10 +85,13 @@ class PairDot:
     packed_dtype: ClassVar[str] = "int32"
     suffix: ClassVar[str] = "_pairs"
 
-    def matrix(self, *shape: b.Index) -> tuple[b.Index, ...]:
-        """The shape of packed weights ``[..., k, columns]``."""
-        *outer, k, columns = shape
-        return *outer, b.ceildiv(k, self.terms), columns, self.terms
+    def matrix(self, kernel: b.Kernel, *shape: b.Index) -> tuple[b.Index, ...]:
+        """The shape of packed weights ``[..., k, columns]``, as an argument of a kernel.
+
+        Steps have a name of their own, as arguments whose sizes are computed cannot be joined.
+        """
+        *outer, _, columns = shape
+        return *outer, kernel.dim("steps"), columns, self.terms
 
     def operand(self, w: b.Buffer, index: Sequence[b.Index]) -> b.Expr:
         """A vector of columns of weights, as ``multiply`` takes them."""

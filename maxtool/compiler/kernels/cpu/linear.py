@@ -297,7 +297,7 @@ def linear(
         batch = (kernel.dim("batch"),) if batched else ()
         rows, blocks, n, k = (kernel.dim(name) for name in ("rows", "blocks", "n", "k"))
         x = kernel.argument("x", (*batch, rows, k))
-        shape = dot.matrix(*batch, blocks, k, tile.nr)
+        shape = dot.matrix(kernel, *batch, blocks, k, tile.nr)
         w = kernel.argument("w", shape, b.STORAGE[weight_dtype])
         offsets = kernel.argument("bias", (n,)) if bias else None
         y = kernel.argument("y", (*batch, rows, n))
@@ -325,7 +325,7 @@ def linears(
         x = kernel.argument("x", (rows, k))
 
         def matrix(name: str, dtype: str) -> b.Buffer:
-            shape = dots[dtype].matrix(kernel.dim(f"blocks_{name}"), k, tile.nr)
+            shape = dots[dtype].matrix(kernel, kernel.dim(f"blocks_{name}"), k, tile.nr)
             return kernel.argument(name, shape, b.STORAGE[dtype])
 
         declared = arguments(kernel, rows, weight_dtypes, epilogues, matrix)

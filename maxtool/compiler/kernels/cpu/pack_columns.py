@@ -22,7 +22,8 @@ def pack_columns(tile: RegisterTile, dtype: str, transposed: bool, terms: int = 
         w = kernel.argument("w", (batch, n, k) if transposed else (batch, k, n), dtype)
         steps = b.ceildiv(k, terms)
         several = (terms,) if terms > 1 else ()
-        p = kernel.argument("p", (batch, blocks, steps, tile.nr, *several), dtype)
+        inner = (kernel.dim("steps"), tile.nr, terms) if terms > 1 else (k, tile.nr)
+        p = kernel.argument("p", (batch, blocks, *inner), dtype)
 
         def read(index: tuple[b.Expr, b.Expr], term: int, k_index: b.Expr, width: int) -> b.Expr:
             """Columns of a term, or zeros in place of one beyond k."""
