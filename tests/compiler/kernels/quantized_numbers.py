@@ -35,3 +35,11 @@ def rounded(x: np.ndarray, span: int) -> np.ndarray:
     top = np.maximum(np.abs(parts).max(axis=-1, keepdims=True), np.float32(2.0**-100))
     steps = np.rint(parts * (np.float32(127) / top)).astype("f8")
     return (steps * (top / np.float32(127)).astype("f8")).reshape(x.shape)
+
+
+def away_from_ties(x: np.ndarray, span: int) -> np.ndarray:
+    """Activations without those that a fused product rounds to another neighbour: zeros instead."""
+    parts = x.reshape(len(x), -1, span).astype("f8")
+    steps = parts * 127 / np.abs(parts).max(axis=-1, keepdims=True)
+    near = np.abs(steps - np.floor(steps) - 0.5) < 1e-4
+    return np.where(near.reshape(x.shape), np.float32(0), x)

@@ -20,7 +20,7 @@ from maxtool.quantization.codec import CODECS
 from tests.effort import thinned
 
 from .harness import HOST, call, compiled, error, normal
-from .quantized_numbers import SAME_INTEGERS, blocks_of, half_steps, rounded
+from .quantized_numbers import SAME_INTEGERS, away_from_ties, blocks_of, half_steps, rounded
 
 E = QuantizationEncoding
 ENCODINGS = thinned(list(LAYOUTS), E.Q4_0, E.Q5_1, E.Q8_0, E.Q4_K, E.Q6_K, E.IQ4_XS)
@@ -36,7 +36,7 @@ def test_products_of_integers(encoding: QuantizationEncoding) -> None:
         blocks = blocks_of(n, encoding, n, k)
         weight = dequantize(blocks, encoding).astype("f8")
         for rows in (1, 2, 3, 7, most):
-            x = normal(rows, rows, k)
+            x = away_from_ties(normal(rows, rows, k), span)
             actual = call(function, x, pack_quantized(blocks, encoding), shape=(rows, n))
             assert error(actual, rounded(x, span) @ weight.T) < SAME_INTEGERS, (n, k, rows)
             # Every activation is off by half a step at most.
