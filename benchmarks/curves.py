@@ -70,9 +70,8 @@ def main() -> None:
         panel(kind, title, sides, seen, arguments.lengths)
         for kind, title in (("decode", "context, tokens"), ("prefill", "prompt, tokens"))
     ]
-    facts = (
-        f"{arguments.shape} Llama shape, {arguments.type}, {arguments.threads} threads; {machine()}"
-    )
+    model = f"{arguments.shape} Llama shape, {arguments.type}"
+    facts = f"{model}, threads: {arguments.threads}; {machine()}"
     print(facts)
     for each in panels:
         print(table(each))
