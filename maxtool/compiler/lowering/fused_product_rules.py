@@ -1,8 +1,8 @@
 """The rule for products with epilogues: a kernel for those of quantized weights, one for others.
 
-Each kernel of quantized weights for many rows takes a second to compile, and what is fused with it
-costs little of its time. So there the products have a kernel for each encoding, and what follows
-them has its own.
+A kernel of quantized weights for any number of rows takes a second to compile, and what is fused
+with it costs little of its time. So only where there is one row are such products fused; elsewhere
+there is a kernel for each encoding, and what follows a product has its own.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from tvm import tirx
+
 from maxtool.compiler.fusion.epilogue_fusions import FUSED, epilogues_of
-from maxtool.compiler.fusion.product_fusions import is_one_token
 from maxtool.compiler.kernels.cpu.cpu_requests import (
     PackedLinears,
     QuantizedLinear,
@@ -59,10 +60,10 @@ class _Result:
 
 def _fused_linear(function: FunctionLowering, node: Node) -> None:
     x = function.get_flat(node.inputs[0])
-    is_few = is_one_token(node.inputs[0].shape)
+    is_alone = _is_one_row(function, node.inputs[0].shape)
     joined: dict[tuple[bool, int], list[tuple[Tensor, _Result]]] = {}
     for output, result in zip(node.outputs, _results(function, node), strict=True):
-        if is_few or not any(product.is_quantized for product in result.products):
+        if is_alone or not any(product.is_quantized for product in result.products):
             own = _of_one_type(function, x, result)
             joined.setdefault(own.products[0].form, []).append((output, own))
         else:
@@ -144,10 +145,17 @@ def _kernel(function: FunctionLowering, x: Expr, results: Sequence[_Result]) -> 
     """Call the kernel of results whose products are of one form."""
     operands = [operand for result in results for operand in result.operands]
     shapes = [function.flat_sizes(result.shape) for result in results]
-    return function.kernel_several(_request(results), [x, *operands], shapes)
+    request = _request(results, _is_one_row(function, results[0].shape))
+    return function.kernel_several(request, [x, *operands], shapes)
 
 
-def _request(results: Sequence[_Result]) -> Request:
+def _is_one_row(function: FunctionLowering, shape: Shape) -> bool:
+    """Return whether a value has one row in this function, where some sizes may be fixed."""
+    rows, _ = function.flat_sizes(shape)
+    return isinstance(rows, tirx.IntImm) and int(rows) == 1
+
+
+def _request(results: Sequence[_Result], one_row: bool) -> Request:
     """Return the request for results whose products are of one form."""
     types = tuple(tuple(each.type_name for each in result.products) for result in results)
     epilogues = tuple(result.epilogue for result in results)
@@ -156,7 +164,6 @@ def _request(results: Sequence[_Result]) -> Request:
         return PackedLinears(weight_dtypes=types, epilogues=epilogues, terms=terms)
     if len(epilogues) == 1 and epilogues[0].is_plain:
         return QuantizedLinear(encoding=types[0][0], bias=epilogues[0].biases[0])
-    one_row = all(dim == 1 for dim in results[0].shape[:-1])
     return QuantizedLinears(encodings=types, epilogues=epilogues, one_row=one_row)
 
 
