@@ -48,9 +48,10 @@ def test_each_cpu_has_its_way_to_multiply(cpu: str) -> None:
 
 @pytest.mark.parametrize(("cpu", "file"), FILES)
 def test_kernels(cpu: str, file: str) -> None:
-    """The tests of kernels, which compare with what NumPy computes outside."""
+    """The fast tests of kernels, which compare with what NumPy computes outside."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
-    run(*command, str(KERNELS / file), **{EMULATED: f"cpu:{cpu}"})
+    fast = ["--quick", "-m", "not slow"]
+    run(*command, *fast, str(KERNELS / file), **{EMULATED: f"cpu:{cpu}"})
 
 
 @pytest.mark.parametrize("name", SOURCES)
