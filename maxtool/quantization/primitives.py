@@ -16,6 +16,7 @@ from maxtool.quantization.block import Float32, Int8, UInt8
 from maxtool.quantization.tables import look_up
 
 ZERO, ONE, TWO = np.float32(0), np.float32(1), np.float32(2)
+NEGATIVE_ZERO = np.float32(-0.0)
 # Magnitudes below this are taken for zero: GROUP_MAX_EPS in ggml-quants.c.
 NEGLIGIBLE = np.float32(1e-15)
 
@@ -82,8 +83,8 @@ def from_first(terms: Float32) -> Float32:
     sums: Float32
     if terms.shape[1] == 1:  # NumPy would add pairwise along a single column
         sums = np.add.accumulate(terms, axis=0)[-1]
-    else:
-        sums = np.add.reduce(terms, axis=0)
+    else:  # NumPy may begin with zero, to which a negative zero makes no difference
+        sums = np.add.reduce(terms, axis=0, initial=NEGATIVE_ZERO)
     return sums
 
 
