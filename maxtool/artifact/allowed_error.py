@@ -1,9 +1,10 @@
-"""The error that products with quantized weights may make: derived, since no constant fits.
+"""The error that products with rounded activations may make: derived, since no constant fits.
 
-Their kernels round activations to eight bits, by a scale for each block of 32 or 256. What that
-does to an output depends on the model: on how much larger than its neighbours the largest
-activation of a block is, and on how errors grow from layer to layer. So it is measured, without a
-compiler: the graph is evaluated in float64 twice, exactly and with the same rounding
+Kernels of quantized weights round activations to eight bits, by a scale for each block of 32 or
+256, those of pairs of bfloat16 round them to bfloat16. What that does to an output depends on the
+model: on how much larger than its neighbours the largest activation of a block is, and on how
+errors grow from layer to layer. So it is measured, without a compiler: the graph is evaluated in
+float64 twice, exactly and with the same rounding
 (:mod:`maxtool.parity.activation_rounding`). The difference is one sample of the error that a kernel
 makes which does as it should. The artifact's is another: sums in float32 fall on the other side of
 a rounding threshold here and there, and from then on errors are independent, but as large.

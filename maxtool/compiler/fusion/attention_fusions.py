@@ -18,7 +18,9 @@ SWAPPED = (0, 2, 1, 3)
 def _by_token(match: Match) -> Node | None:
     """Return the attention with the permutations before and after it as one node."""
     after, attention, *before = match.nodes
-    if any(node.attributes["dims"] != SWAPPED or reads_buffers(node) for node in (after, *before)):
+    if any(node.attributes["dims"] != SWAPPED for node in (after, *before)):
+        return None
+    if any(map(reads_buffers, match.nodes)):  # which may be written before the last permutation
         return None
     query, _, value = attention.inputs[:3]
     if not fits_blocks(query.dtype.value, int(query.shape[3]), int(value.shape[3])):

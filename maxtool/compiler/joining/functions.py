@@ -37,7 +37,27 @@ def joined(module: Any) -> Any:  # noqa: ANN401
         if isinstance(function, relax.Function) and JOINED in (function.attrs or {}):
             hint = f"{name.name_hint}_kernels"
             builder.update_func(name, _Joining(module, builder, function, hint).function())
-    return builder.finalize()
+    return _without_unused(builder.finalize())
+
+
+def _without_unused(module: Any) -> Any:  # noqa: ANN401
+    """The module without kernels that no function calls: those that were joined wherever named."""
+    functions = dict(module.functions.items())
+    called: set[str] = set()
+
+    def note(value: Expr) -> None:
+        if isinstance(value, tvm.ir.GlobalVar):
+            called.add(str(value.name_hint))
+
+    for function in functions.values():
+        if isinstance(function, relax.Function):
+            relax.analysis.post_order_visit(function, note)
+    kept = {
+        name: function
+        for name, function in functions.items()
+        if isinstance(function, relax.Function) or str(name.name_hint) in called
+    }
+    return tvm.IRModule(kept, attrs=module.attrs, global_infos=module.global_infos)
 
 
 class _Joining:

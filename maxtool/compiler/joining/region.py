@@ -29,7 +29,7 @@ Memory: TypeAlias = int
 
 
 class CannotJoinError(Exception):
-    """A kernel that cannot be part of a region: it is called by itself."""
+    """A kernel, or a run of kernels, that cannot be a region: each is called by itself."""
 
 
 @dataclass(frozen=True)

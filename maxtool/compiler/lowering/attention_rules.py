@@ -91,23 +91,10 @@ def _dot_attention(function: FunctionLowering, node: Node) -> None:
     by_token = node.op == UNMOVED
     plain, masks = dot_attention_request(function, node, axis=2 if by_token else 1)
     fits = fits_blocks(plain.dtype, plain.heads.key_dim, plain.heads.value_dim)
-    request = _in_blocks(plain, by_token=by_token) if fits else plain
+    request = BlockAttention(**vars(plain), by_token=by_token) if fits else plain
     operands = [*map(function.get, node.inputs[:3]), *masks]
     sizes = function.sizes(result.shape)
     function.set_whole(result, function.kernel(request, operands, sizes, result.dtype))
-
-
-def _in_blocks(request: requests.DotAttention, *, by_token: bool) -> BlockAttention:
-    """Return the same attention by the kernel of blocks."""
-    return BlockAttention(
-        dtype=request.dtype,
-        heads=request.heads,
-        mask=request.mask,
-        causal=request.causal,
-        scale=request.scale,
-        out=request.out,
-        by_token=by_token,
-    )
 
 
 ATTENTION: dict[str, Rule] = {

@@ -14,6 +14,7 @@ from tvm import tirx
 
 from maxtool.compiler.fusion.epilogue_fusions import FUSED, epilogues_of
 from maxtool.compiler.kernels.cpu.cpu_requests import (
+    PackedLinear,
     PackedLinears,
     QuantizedLinear,
     QuantizedLinears,
@@ -160,10 +161,13 @@ def _request(results: Sequence[_Result], one_row: bool) -> Request:
     types = tuple(tuple(each.type_name for each in result.products) for result in results)
     epilogues = tuple(result.epilogue for result in results)
     is_quantized, terms = results[0].products[0].form
+    is_plain = len(epilogues) == 1 and epilogues[0].is_plain
+    if is_plain and is_quantized:
+        return QuantizedLinear(encoding=types[0][0], bias=epilogues[0].biases[0])
+    if is_plain:
+        return PackedLinear(weight_dtype=types[0][0], bias=epilogues[0].biases[0], terms=terms)
     if not is_quantized:
         return PackedLinears(weight_dtypes=types, epilogues=epilogues, terms=terms)
-    if len(epilogues) == 1 and epilogues[0].is_plain:
-        return QuantizedLinear(encoding=types[0][0], bias=epilogues[0].biases[0])
     return QuantizedLinears(encodings=types, epilogues=epilogues, one_row=one_row)
 
 

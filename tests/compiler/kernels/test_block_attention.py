@@ -12,7 +12,7 @@ from maxtool.compiler.fusion.node_index import NodeIndex
 from maxtool.compiler.kernels.cpu.block_attention import block_attention
 from maxtool.compiler.kernels.kernel_options import HeadSizes, Mask
 from maxtool.dtype import DType
-from maxtool.graph import Graph, Node, Tensor, TensorType, executor, ops
+from maxtool.graph import BufferType, Graph, Node, Tensor, TensorType, executor, ops
 from tests.effort import thinned
 from tests.graph.test_dot_attention import attended
 
@@ -122,6 +122,30 @@ def test_permutations_that_the_kernel_takes_in(case: str) -> None:
         fusion.apply(index, lambda _: True)
     operations = [node.op for node in index.nodes if isinstance(node, Node)]
     assert [op for op in operations if op == "permute" or "attention" in op] == remains
+
+
+def test_a_mask_that_is_written_before_the_last_permutation() -> None:
+    """A buffer is read where the attention stands, so the attention stays there."""
+
+    def function(x: Tensor, mask: Tensor, other: Tensor, position: Tensor) -> list[Tensor]:
+        query, key, value = (heads_of(x, 4) for _ in range(3))
+        attended = ops.scaled_dot_product_attention(query, key, value, mask)
+        written = ops.cache_write_value(mask, other, position)
+        return [attended.permute([0, 2, 1, 3]), written]
+
+    inputs = [
+        TensorType(DType.float32, [1, 9, 32]),
+        BufferType(DType.float32, [1, 4, 9, 9]),
+        TensorType(DType.float32, [1, 2, 4, 9]),
+        TensorType(DType.int32, [1]),
+    ]
+    graph = Graph("g", function, inputs)
+    index = NodeIndex(graph.nodes, graph.outputs)
+    for fusion in ATTENTION_FUSIONS:
+        fusion.apply(index, lambda _: True)
+    operations = [node.op for node in index.nodes if isinstance(node, Node)]
+    assert UNMOVED not in operations
+    assert "scaled_dot_product_attention" in operations
 
 
 def test_heads_that_are_not_moved() -> None:
