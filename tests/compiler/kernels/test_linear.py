@@ -78,6 +78,14 @@ def test_threads_that_stay_with_their_rows() -> None:
     assert error(call(function, x, packed(w), shape=(rows, n)), x.astype("f8") @ w.T) < BOUND
 
 
+def test_no_terms() -> None:
+    function = compiled(linear, TILE, "float32")
+    for k in (600, 0):  # what lay in the sums' memory before must not be seen
+        x, w = normal(9, 13, k), weight(10, 5, k, "float32")
+        actual = call(function, x, packed(w), shape=(13, 5))
+    assert not actual.any()
+
+
 def test_no_rows() -> None:
     function = compiled(linear, TILE, "float32")
     w = packed(weight(0, 5, 3, "float32"))

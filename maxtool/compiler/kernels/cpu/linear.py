@@ -143,7 +143,7 @@ class LinearKernel:
         """Some row tiles times one column block, ``BLOCK`` steps at a time: [tiles, mr, nr]."""
         packed, first, count = tiles
         sums = b.scratch((TILES_PER_TASK, self.tile.mr, self.tile.nr))
-        pieces = b.ceildiv(self.steps, BLOCK)
+        pieces = b.greatest(b.ceildiv(self.steps, BLOCK), 1)  # without terms the sums are zeros
         with self.dot.compiled(), T.serial(pieces) as piece, T.serial(count) as t:
             self._multiply((packed, first + t), j, b.index(piece * BLOCK), (sums, t))
         return sums
