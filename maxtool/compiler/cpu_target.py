@@ -45,10 +45,11 @@ TILES: dict[str, RegisterTile] = {
 # LLVM feature that multiplies pairs of bfloat16 -> the tile in whose registers it does.
 PAIRS = {"avx512bf16": "avx512f", "bf16": "neon"}
 
-# What the manifest records and what decides between kernels; the rest follows from the CPU name.
+# What the manifest records: what decides between kernels, and sets that LLVM uses by itself and
+# that not every machine has whose CPU has the others. The rest follows from the CPU name.
 RECORDED = (
     *("avx2", "avx512bf16", "avx512bw", "avx512f", "avx512fp16", "avx512vnni", "avxvnni"),
-    *("bf16", "dotprod", "f16c", "fma", "i8mm", "neon"),
+    *("bf16", "dotprod", "f16c", "fma", "fullfp16", "i8mm", "neon", "sve", "sve2"),
 )
 
 # Triples searched for a CPU name, in this order.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
+from maxtool.runtime.loader import host
 from maxtool.runtime.loader.errors import MachineLacks
 from maxtool.runtime.loader.host import check_machine
 
@@ -49,6 +51,48 @@ def test_a_model_for_this_machine_is_taken(
 ) -> None:
     be(monkeypatch, system, machine)
     check_machine({"triple": triple})
+
+
+# What Linux lists of a Neoverse V1 and of a Cortex-A53.
+ARM = {
+    "V1": "processor : 0\nFeatures\t: fp asimd fphp asimdhp sve asimddp i8mm bf16\nCPU part: 0xd40",
+    "A53": "processor : 0\nFeatures\t: fp asimd evtstrm aes crc32\nCPU part: 0xd03",
+}
+X86 = "processor : 0\nflags\t\t: fpu fma avx2 avx512_bf16\nvmx flags\t: avx512f"
+MATTER = ["bf16", "dotprod", "fullfp16", "i8mm", "neon", "sve"]
+
+
+@pytest.mark.parametrize(
+    ("arch", "listing", "features", "missing"),
+    [
+        ("aarch64", ARM["V1"], MATTER, ""),
+        ("aarch64", ARM["V1"], [*MATTER, "sve2"], "sve2"),
+        ("aarch64", ARM["A53"], ["neon"], ""),
+        ("aarch64", ARM["A53"], MATTER, "bf16, dotprod, fullfp16, i8mm, sve"),
+        ("aarch64", X86, MATTER, ""),  # an emulator that shows the file of the machine it runs on
+        ("aarch64", "", MATTER, ""),
+        ("x86_64", X86, ["avx2", "avx512bf16", "fma"], ""),
+        ("x86_64", X86, ["avx2", "avx512f"], "avx512f"),
+        ("x86_64", "", ["avx2"], ""),
+    ],
+)
+def test_a_model_for_a_better_cpu_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    arch: str,
+    listing: str,
+    features: list[str],
+    missing: str,
+) -> None:
+    be(monkeypatch, "Linux", arch)
+    (tmp_path / "cpuinfo").write_text(listing)
+    monkeypatch.setattr(host, "CPU_INFO", str(tmp_path / "cpuinfo"))
+    target = {"triple": f"{arch}-linux-gnu", "features": features}
+    if not missing:
+        check_machine(target)
+        return
+    with pytest.raises(MachineLacks, match=f"for a CPU with {missing}, which"):
+        check_machine(target)
 
 
 def be(monkeypatch: pytest.MonkeyPatch, system: str, machine: str) -> None:

@@ -24,6 +24,12 @@ SPINS = "5000"
 THREADS = "runtime.config_threadpool"  # a function of TVM's runtime
 # By a word of LLVM's triples: the system as ``platform`` calls it.
 SYSTEMS = {"linux": "Linux", "darwin": "Darwin", "macos": "Darwin", "windows": "Windows"}
+CPU_INFO = "/proc/cpuinfo"
+# By an architecture of LLVM's triples: how a line of CPU_INFO that lists instruction sets begins,
+# and a target that every such CPU can run.
+INSTRUCTION_SETS = {"x86_64": ("flags", "x86-64-v3"), "aarch64": ("Features", "aarch64-linux-gnu")}
+# LLVM's names of sets that Linux calls something else.
+LINUX_NAMES = {"dotprod": "asimddp", "fullfp16": "asimdhp", "neon": "asimd"}
 CPU, POOLED = 1, 2  # DLDeviceType, and TVM's allocator that keeps what it gets
 
 
@@ -149,14 +155,20 @@ def check_machine(target: Mapping[str, Any]) -> None:
         what = f"the model was compiled for {arch}, and this machine is {machine}"
         raise MachineLacks(what, hint="compile it here, or with --target for this machine")
     _check_system(str(target.get("triple", "")))
-    flags = _contents("/proc/cpuinfo").partition("flags")[2].partition("\n")[0].replace("_", "")
-    missing = [
-        f for f in target.get("features") or [] if arch == "x86_64" and f not in flags.split()
-    ]
-    if missing and flags:
+    _check_instructions(arch, target.get("features") or [])
+
+
+def _check_instructions(arch: str, features: Sequence[str]) -> None:
+    """Refuse a model whose code uses instructions that Linux does not list for this CPU."""
+    key, lesser = INSTRUCTION_SETS.get(arch, ("", ""))
+    lines = _contents(CPU_INFO).replace("_", "").splitlines()
+    listed = next((line.split() for line in lines if key and line.startswith(key)), None)
+    if listed is None:
+        return
+    if missing := [name for name in features if LINUX_NAMES.get(name, name) not in listed]:
         raise MachineLacks(
             f"the model was compiled for a CPU with {', '.join(missing)}, which this one has not",
-            hint="compile it here, or with --target cpu:x86-64-v3",
+            hint=f"compile it here, or with --target cpu:{lesser}",
         )
 
 
