@@ -1,8 +1,10 @@
 """Large files that were held against their checksums before, remembered by their stamps.
 
 Hashing gigabytes takes longer than loading and running them. So who has hashed a file notes in the
-user's cache which bytes it held, and the stamp that it had: while it has that stamp, nobody wrote
-to it. Nothing else depends on the cache; what cannot be read there is hashed again.
+user's cache which bytes it held, and the stamp that it had: while it has that stamp, it is taken
+for unchanged. Two things leave the stamp as it is, and only hashing shows them: a write through a
+shared mapping to a page that was written to just before, and damage on the disk itself. Nothing
+else depends on the cache; what cannot be read there is hashed again.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ def remember(path: Path, digest: str, before: os.stat_result, began: int) -> Non
 
 
 def _stamp(status: os.stat_result) -> list[int]:
-    """A mark that changes with any change: the time of the last one to the file cannot be set."""
+    """A mark that a write changes, whoever sets times afterwards: that of status cannot be set."""
     times = [status.st_mtime_ns, status.st_ctime_ns]
     return [status.st_dev, status.st_ino, status.st_size, *times]
 
