@@ -153,19 +153,19 @@ def _machine() -> CpuTarget:
     cpu = codegen.llvm_get_system_cpu()
     target = _describe(triple, cpu, host=True)
     flags = _kernel_flags()
-    if not flags or not {"avx512f", "avx2", "fma"} & set(target.features) - flags:
+    if not flags or set(target.features) <= flags:
         return target
     level = next((cpu for cpu, flag in LEVELS.items() if flag in flags), "x86-64")
     return _describe(triple, level, host=True)
 
 
 def _kernel_flags() -> set[str]:
-    """The instruction sets Linux lists on x86; empty elsewhere."""
+    """The instruction sets that Linux lists on x86, as LLVM spells them; empty elsewhere."""
     if not CPU_FLAGS.is_file():
         return set()
     lines = CPU_FLAGS.read_text(errors="replace").splitlines()
     flags = next((line for line in lines if line.startswith("flags")), "")
-    return set(flags.partition(":")[2].split())
+    return set(flags.partition(":")[2].replace("_", "").split())
 
 
 def _resolve(name: str) -> tuple[str, str]:

@@ -105,7 +105,16 @@ def test_hidden_instructions_are_not_used(
     assert cpu_target().tile is tile
 
 
-ALL = "fpu sse2 avx2 fma avx512f"
+def test_each_recorded_instruction_set_is_asked_for(machine: Callable[[str], None]) -> None:
+    """A virtual machine may hide the newest sets of a CPU alone."""
+    older = "fpu sse2 avx2 fma f16c avx512f avx512bw"
+    machine(f"{older} avx512_vnni")
+    assert (cpu_target().cpu, "avx512vnni" in cpu_target().features) == ("cascadelake", True)
+    machine(older)
+    assert (cpu_target().cpu, "avx512vnni" in cpu_target().features) == ("x86-64-v4", False)
+
+
+ALL = "fpu sse2 avx2 fma f16c avx512f avx512bw avx512_vnni"
 LESSER = {"x86-64": "sse2", "x86-64-v2": "sse2", "x86-64-v3": "avx2", "x86-64-v4": "avx512f"}
 
 
