@@ -31,7 +31,7 @@ def verify(out: Output, folder: options.Artifact) -> None:
         manifest = Manifest(folder)
         total = sum(manifest.sizes.values())
         with out.progress("reading", total) as meter:
-            differences = [error.what for error in manifest.differences(meter)]
+            differences = [error.what for error in manifest.differences(meter, again=True)]
     except RunError as error:
         raise translated(error) from None
     differences += [f"{path} is not one of its files" for path in _added(manifest)]

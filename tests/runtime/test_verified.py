@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -53,7 +54,7 @@ def test_files_are_hashed_once(artifact: Path, hashed: Hashed) -> None:
 def test_a_full_comparison_hashes_all(artifact: Path, hashed: Hashed) -> None:
     hashed(artifact)
     read: list[int] = []
-    assert not list(Manifest(artifact).differences(read.append))
+    assert not list(Manifest(artifact).differences(read.append, again=True))
     assert sum(read) == sum(Manifest(artifact).sizes.values())
 
 
@@ -132,6 +133,30 @@ def test_no_cache_is_needed(
         monkeypatch.setenv("HOME", str(tmp_path / "file"))
         every = hashed(artifact)
         assert hashed(artifact) == every
+
+
+def test_a_full_disk_leaves_nothing_behind(
+    artifact: Path, hashed: Hashed, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, text: str) -> None:
+        path.write_bytes(text[:1].encode())
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", full)
+        every = hashed(artifact)
+        assert hashed(artifact) == every
+    assert not list(cache.iterdir())
+
+
+def test_a_file_that_is_removed_while_it_is_hashed_is_not_noted(
+    artifact: Path, cache: Path
+) -> None:
+    weights = artifact / "weights.bin"
+    before = weights.stat()
+    weights.unlink()
+    verified.remember(weights, "0" * 64, before, before.st_ctime_ns)
+    assert not cache.exists()
 
 
 def test_notes_hold_nothing_but_stamps(artifact: Path, hashed: Hashed, cache: Path) -> None:

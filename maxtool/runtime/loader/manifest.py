@@ -56,7 +56,7 @@ class Manifest(ManifestParser):
             raise error
 
     def differences(
-        self, progress: CountBytes = lambda _: None, *, again: bool = True
+        self, progress: CountBytes = lambda _: None, *, again: bool
     ) -> Iterator[NotVerified]:
         """Yield an error for each file that is not the one that was compiled."""
         if self.root.get(CHECKSUM) != checksum(self.root):

@@ -34,14 +34,21 @@ def is_known(path: Path, digest: str) -> bool:
 def remember(path: Path, digest: str, before: os.stat_result, began: int) -> None:
     """Note a file that was hashed: its status ``before``, and when that ``began``, in ns."""
     settled = max(before.st_mtime_ns, before.st_ctime_ns) < began - SETTLED_NS
-    if before.st_size < LARGE or not settled or _stamp(path.stat()) != _stamp(before):
+    if before.st_size < LARGE or not settled:
         return
     with suppress(OSError, RuntimeError):
-        note = _note_of(path)
-        note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.NamedTemporaryFile("w", dir=note.parent, delete=False) as stream:
-            json.dump([digest, *_stamp(before)], stream)
-        Path(stream.name).replace(note)
+        if _stamp(path.stat()) == _stamp(before):
+            _write(_note_of(path), [digest, *_stamp(before)])
+
+
+def _write(note: Path, content: list[str | int]) -> None:
+    """Put a note in its place, whole or not at all, where this user alone may write it."""
+    note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(dir=note.parent) as scratch:
+        written = Path(scratch) / note.name
+        written.touch(mode=0o600)
+        written.write_text(json.dumps(content))
+        written.replace(note)
 
 
 def _stamp(status: os.stat_result) -> list[int]:
