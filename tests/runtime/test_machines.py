@@ -14,12 +14,12 @@ from maxtool.runtime.loader.host import check_machine
 
 LINUX = {"triple": "x86_64-linux-gnu"}
 CASES = [
-    (LINUX, "Darwin", "x86_64", "compiled for Linux, and this machine runs Darwin"),
+    (LINUX, "Darwin", "x86_64", "compiled for Linux, and this machine runs macOS"),
     (LINUX, "Windows", "AMD64", "compiled for Linux, and this machine runs Windows"),
     (LINUX, "FreeBSD", "amd64", "compiled for Linux, and this machine runs FreeBSD"),
     (LINUX, "Linux", "aarch64", "compiled for x86_64, and this machine is aarch64"),
     (LINUX, "Darwin", "arm64", "compiled for x86_64, and this machine is aarch64"),
-    ({"triple": "arm64-apple-darwin23"}, "Linux", "aarch64", "compiled for Darwin"),
+    ({"triple": "arm64-apple-darwin23"}, "Linux", "aarch64", "compiled for macOS"),
     ({"triple": "aarch64-unknown-linux-gnu"}, "Darwin", "arm64", "compiled for Linux"),
 ]
 

@@ -24,6 +24,7 @@ SPINS = "5000"
 THREADS = "runtime.config_threadpool"  # a function of TVM's runtime
 # By a word of LLVM's triples: the system as ``platform`` calls it.
 SYSTEMS = {"linux": "Linux", "darwin": "Darwin", "macos": "Darwin", "windows": "Windows"}
+USUAL_NAMES = {"Darwin": "macOS"}
 CPU_INFO = "/proc/cpuinfo"
 # By an architecture of LLVM's triples: how a line of CPU_INFO that lists instruction sets begins,
 # and a target that every such CPU can run.
@@ -177,5 +178,6 @@ def _check_system(triple: str) -> None:
     compiled = next((name for word, name in SYSTEMS.items() if word in triple), None)
     here = platform.system()
     if compiled is not None and compiled != here:
-        what = f"the model was compiled for {compiled}, and this machine runs {here}"
-        raise MachineLacks(what, hint=f"run it under {compiled}, in a container for instance")
+        wanted, runs = (USUAL_NAMES.get(name, name) for name in (compiled, here))
+        what = f"the model was compiled for {wanted}, and this machine runs {runs}"
+        raise MachineLacks(what, hint=f"run it under {wanted}, in a container for instance")
