@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from maxtool.runtime import loader
-from maxtool.runtime.loader.prompt_lines import OPTIONS, read_line
+from maxtool.runtime.loader.prompt_lines import NUMBER, OPTIONS, read_line
 from maxtool.runtime.loader.prompts import Prompt
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -23,10 +24,21 @@ from tiny_artifact import CONTEXT, PROMPT, STORY, fails
 USUAL = Prompt("", 7, loader.Sampling(temperature=0.5), ("end",))
 
 
+def strict(line: str) -> dict[str, Any]:
+    """The object of a line of output, as a reader takes it that knows JSON and no more."""
+
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is not JSON")
+
+    content = json.loads(line, parse_constant=refuse)
+    assert isinstance(content, dict)
+    return content
+
+
 def answers(artifact: Path, file: Path, *arguments: object) -> list[dict[str, Any]]:
     done = tiny_artifact.run(artifact, "--prompts", file, *arguments)
     assert done.returncode in (0, 1), done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [strict(line) for line in done.stdout.splitlines()]
 
 
 def test_each_line_has_an_answer_in_its_order(
@@ -59,12 +71,12 @@ def test_what_goes_wrong_is_told_line_by_line(artifact: Path, tmp_path: Path) ->
     done = tiny_artifact.run(artifact, "--prompts", file)
     assert done.returncode == 1
     assert "error: 4 of 5 prompts could not be continued" in done.stderr
-    found = [json.loads(line) for line in done.stdout.splitlines()]
+    found = [strict(line) for line in done.stdout.splitlines()]
     assert [one["index"] for one in found] == [*range(5)]
     assert [one["stopped"] for one in found] == [*["error"] * 4, "end"]
     says = [one["error"]["what"] for one in found[:4]]
     assert "the context" in says[0]
-    assert "is a JSON object" in says[1]
+    assert "must be a JSON object" in says[1]
     assert "seed -1 is negative" in says[2]
     assert "the prompt is empty" in says[3]
 
@@ -97,6 +109,8 @@ def test_a_line_says_what_is_otherwise() -> None:
 
 WRONG = ['{"prompt": 1}', '{"prompt": "a", "ids": [1]}', '{"ids": [true]}', '{"ids": [1.0]}', "{}"]
 WRONG += ['{"prompt": "a", "temperature": "1"}', '{"prompt": "a", "max_tokens": true}', '{"a": 1}']
+WRONG += [f'{{"prompt": "a", "{name}": 1{400 * "0"}}}' for name in ("temperature", "min_p")]
+WRONG += [f'{{"prompt": "a", "id": {number}}}' for number in ("NaN", "-Infinity", "1e999")]
 WRONG += ['{"prompt": "a", "stop": "b"}', '{"prompt": "a", "stop": [1]}', "{" * 100_000, '{"a"}']
 
 
@@ -113,6 +127,13 @@ VALUES = st.recursive(
 )
 
 
+TOP = float(np.finfo(np.float32).max)
+LOGITS = np.array([0.0, -TOP, TOP, -1.0, 1.0], np.float32)
+NUMBERS = st.integers(0, 10**400) | st.floats(0, allow_nan=False, allow_infinity=False)
+SETTINGS = {name: NUMBERS if what == NUMBER else st.integers(0) for name, what in OPTIONS.items()}
+del SETTINGS["stop"]
+
+
 @given(st.dictionaries(st.sampled_from(["prompt", "ids", "id", *OPTIONS]), VALUES))
 def test_any_object_is_a_prompt_or_refused(content: dict[str, object]) -> None:
     try:
@@ -122,3 +143,13 @@ def test_any_object_is_a_prompt_or_refused(content: dict[str, object]) -> None:
     assert isinstance(prompt.text, str | list)
     assert label.keys() <= {"id"}
     assert type(prompt.max_tokens) is int
+
+
+@given(st.fixed_dictionaries({"prompt": st.just("a")}, optional=SETTINGS))
+def test_any_settings_draw_a_token_or_are_refused(content: dict[str, object]) -> None:
+    try:
+        prompt, _ = read_line(json.dumps(content), USUAL)
+        token = loader.TokenSampler(prompt.sampling)(LOGITS, [2, 3])
+    except loader.RunError:
+        return
+    assert 0 <= token < LOGITS.size

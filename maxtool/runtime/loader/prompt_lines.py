@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from .errors import BadInput
 from .prompts import Prompt
 from .sampling import Sampling
 
 TEXT, IDS, LABEL = "prompt", "ids", "id"
-NUMBER = (int, float)
-# What an object may hold besides a text or token ids, and a label: of which types each is.
-OPTIONS: Mapping[str, tuple[type, ...]] = {
-    "max_tokens": (int,),
-    "stop": (list,),
+WHOLE, NUMBER, STRINGS = "a whole number", "a number", "a list of strings"
+TYPES: Mapping[str, tuple[type, ...]] = {WHOLE: (int,), NUMBER: (int, float), STRINGS: (list,)}
+# What an object may hold besides a text or token ids, and a label: what each must be.
+OPTIONS: Mapping[str, str] = {
+    "max_tokens": WHOLE,
+    "stop": STRINGS,
     "temperature": NUMBER,
-    "top_k": (int,),
+    "top_k": WHOLE,
     "top_p": NUMBER,
     "min_p": NUMBER,
     "repetition_penalty": NUMBER,
-    "seed": (int,),
+    "seed": WHOLE,
 }
 SAMPLING = [field.name for field in fields(Sampling)]
 
@@ -31,36 +33,57 @@ def read_line(line: str, usual: Prompt) -> tuple[Prompt, dict[str, object]]:
     """The prompt of a line, with the options of ``usual`` but for its own, and its label if any.
 
     Raises:
-        BadInput: If it begins with a brace and is no object that says what to continue.
+        BadInput: If it begins with a brace and is not a JSON object that says what to continue.
     """
     if not line.startswith("{"):
         return replace(usual, text=line), {}
     content = _object(line)
     if unknown := content.keys() - {TEXT, IDS, LABEL, *OPTIONS}:
         known = ", ".join([TEXT, IDS, LABEL, *OPTIONS])
-        raise BadInput(f"unknown: {', '.join(sorted(unknown)):.80}", hint=f"it may have {known}")
-    for name, types in OPTIONS.items():
-        if name in content and (type(content[name]) not in types):
-            raise BadInput(f"{name!r} is {content[name]!r:.40}")
-    if not all(isinstance(text, str) for text in content.get("stop", ())):
-        raise BadInput(f"'stop' is {content['stop']!r:.40}, not a list of texts")
-    sampling = {name: content[name] for name in SAMPLING if name in content}
+        what = f"unknown field: {', '.join(sorted(unknown)):.80}"
+        raise BadInput(what, hint=f"it may have {known}")
+    own = {name: _option(name, content[name]) for name in OPTIONS if name in content}
     prompt = Prompt(
         _text(content),
-        content.get("max_tokens", usual.max_tokens),
-        replace(usual.sampling, **sampling),
-        tuple(content.get("stop", usual.stops)),
+        own.get("max_tokens", usual.max_tokens),
+        replace(usual.sampling, **{name: own[name] for name in SAMPLING if name in own}),
+        tuple(own.get("stop", usual.stops)),
     )
     return prompt, {LABEL: content[LABEL]} if LABEL in content else {}
 
 
 def _object(line: str) -> dict[str, Any]:
     try:
-        content = json.loads(line)
+        content = json.loads(line, parse_float=_finite, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        what = f"a line that begins with {{ is a JSON object: {error}"
-        raise BadInput(what, hint="a text that begins so is written as a JSON object") from None
+        what = f"a line that begins with {{ must be a JSON object: {error}"
+        hint = 'to continue a text that begins with {, write {"prompt": "{..."}'
+        raise BadInput(what, hint=hint) from None
     return dict(content)
+
+
+def _finite(text: str) -> float:
+    """A number with a fraction or an exponent: one that is too large could not be repeated."""
+    if math.isinf(value := float(text)):
+        raise ValueError(f"{text:.40} is too large")
+    return value
+
+
+def _no_constant(text: str) -> NoReturn:
+    """Refuse what Python reads and JSON does not have."""
+    raise ValueError(f"{text} is not JSON")
+
+
+def _option(name: str, value: Any) -> Any:  # noqa: ANN401 - as the JSON has it
+    """The value of an option, refused where it is something else than the option must be."""
+    what = OPTIONS[name]
+    good = type(value) in TYPES[what]
+    if not good or (what == STRINGS and not all(isinstance(text, str) for text in value)):
+        raise BadInput(f"{name!r} must be {what}, not {value!r:.40}")
+    try:
+        return float(value) if what == NUMBER else value
+    except OverflowError:
+        raise BadInput(f"{name!r} is too large") from None
 
 
 def _text(content: Mapping[str, Any]) -> str | list[int]:

@@ -121,7 +121,9 @@ def penalised(logits: Array, before: Sequence[int], penalty: float) -> Array:
         return logits
     seen = np.unique(np.asarray(before))
     result = logits.astype(np.float64)
-    result[seen] = np.where(result[seen] > 0, result[seen] / penalty, result[seen] * penalty)
+    known = result[seen]
+    with np.errstate(over="ignore"):  # what is infinite then is refused where it is picked from
+        result[seen] = np.where(known > 0, known / penalty, known * penalty)
     return result
 
 
