@@ -81,6 +81,31 @@ def test_what_goes_wrong_is_told_line_by_line(artifact: Path, tmp_path: Path) ->
     assert "the prompt is empty" in says[3]
 
 
+def test_a_text_that_fails_underway_ends_alone(artifact: Path, tmp_path: Path) -> None:
+    file = tmp_path / "prompts.txt"
+    infinite = json.dumps({"prompt": PROMPT, "repetition_penalty": 1e-320})
+    file.write_text(f"{PROMPT}\n{infinite}\n{PROMPT}\n")
+    done = tiny_artifact.run(artifact, "--prompts", file, "-q")
+    found = [strict(line) for line in done.stdout.splitlines()]
+    assert [one["stopped"] for one in found] == ["end", "error", "end"]
+    assert "not finite" in found[1]["error"]["what"]
+    assert done.stderr == "error: 1 of 3 prompts could not be continued\n"
+
+
+def test_a_tokenizer_that_fails_at_the_end_fails_that_text(
+    artifact: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_reply: object) -> str:
+        raise loader.BadInput("the tokenizer failed")
+
+    monkeypatch.setattr("maxtool.runtime.loader.reply.Reply.finish", refuse)
+    results = list(loader.generate_many(loader.load(artifact), [PROMPT, PROMPT], 2))
+    assert [(one.stopped, str(one.error)) for one in results] == [
+        ("error", "the tokenizer failed")
+    ] * 2
+    assert [len(one.ids) for one in results] == [2, 2]
+
+
 def test_prompts_from_stdin(artifact: Path) -> None:
     command = [sys.executable, artifact / "run.py", "--prompts", "-", "-q", "--max-tokens", "1"]
     done = subprocess.run(command, input=PROMPT, capture_output=True, text=True, check=False)

@@ -8,9 +8,10 @@ add up numbers in another order than a call for one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
-from .errors import RunError
+from .errors import MachineLacks, RunError
 from .memory import Array
 from .model import Model
 from .prompts import MAX_TOKENS, Completion, Prompt
@@ -80,10 +81,8 @@ class _Text:
     def take(self, logits: Array) -> None:
         """Pick the next token from the logits behind all of them, which have been read by now."""
         self.read = len(self.ids)
-        try:
+        with self.keeping_errors():
             self.push(self.choose(logits, self.ids))
-        except RunError as error:
-            self._error, self.is_over = error, True
 
     def push(self, token: int) -> None:
         """Take the next token, which may be an end of text."""
@@ -96,11 +95,23 @@ class _Text:
 
     def completed(self) -> Completion:
         """Outcome of the prompt."""
-        reply, error = self.reply, self._error
-        reply.finish()
+        reply = self.reply
+        with self.keeping_errors():
+            reply.finish()
+        error = self._error
         why = reply.stopped(self._prompt.max_tokens) if error is None else "error"
         result = reply.ids, reply.made, reply.text, why, error
         return Completion(self._index, self._prompt, *result)
+
+    @contextmanager
+    def keeping_errors(self) -> Iterator[None]:
+        """End this text alone if its sampler or the tokenizer fails; the machine ends them all."""
+        try:
+            yield
+        except MachineLacks:
+            raise
+        except RunError as error:
+            self._error, self.is_over = error, True
 
 
 def _begun(model: Model, index: int, prompt: Prompt) -> _Text | Completion:
@@ -115,10 +126,11 @@ def _alone(model: Model, text: _Text | Completion) -> Completion:
     """Continue a text where the state holds a single one."""
     if isinstance(text, Completion):
         return text
-    for token in Session(model).generate(text.reply.ids, text.count, text.choose):
-        text.push(token)
-        if text.is_over:
-            break
+    with text.keeping_errors():
+        for token in Session(model).generate(text.reply.ids, text.count, text.choose):
+            text.push(token)
+            if text.is_over:
+                break
     return text.completed()
 
 
