@@ -177,7 +177,9 @@ def test_matrices_of_other_types(dtype: DType) -> None:
     config = DecoderConfig(**CONFIG | SIZES | changes | {"expert_layers": LAYERS})
     model = Decoder(config, dtype)
     expected = Oracle(config, fill(model)).logits(ids := np.arange(9)[None] % 5)
-    assert error(Steps(model, batch=1)(ids), expected[:, -1]) < 1e-5
+    # Products of pairs of bfloat16, which some CPUs have, round what they multiply.
+    bound = 2e-2 if dtype is DType.bfloat16 else 1e-5
+    assert error(Steps(model, batch=1)(ids), expected[:, -1]) < bound
 
 
 # These have parameters of their own, or change nothing that a test could see.
