@@ -6,6 +6,7 @@ multiplied with.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,9 +59,10 @@ class Importance:
             raise MisshapenWeight(what, tensor=tensor)
         if not (np.isfinite(numbers).all() and (numbers >= 0).all()):
             raise ModelMismatch("importance is negative or not finite", tensor=tensor)
-        matrices = numbers.reshape(numbers.size // max(row, 1), -1, elements_per_block)
+        count, blocks = math.prod(numbers.shape[:-1]), row // elements_per_block
+        matrices = numbers.reshape(count, blocks, elements_per_block)
         rows = array.size // max(numbers.size, 1)
-        return cls(matrices, rows, mean_squares(array) if by_rows else NOTHING)
+        return cls(matrices, rows, mean_squares(array) if by_rows and array.size else NOTHING)
 
     def of_blocks(self, part: slice) -> tuple[Float32, Float32]:
         """Return the importance of some blocks' elements, ``[blocks, elements]``, and row_power."""

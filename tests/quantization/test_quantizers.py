@@ -85,6 +85,26 @@ def test_blocks_decode_as_the_gguf_package_decodes_them(encoding: E) -> None:
 
 
 @each_encoding
+@pytest.mark.parametrize(
+    ("shape", "importance"),
+    [
+        ((0, 4, 256), (0, 256)),
+        ((0, 4, 256), (256,)),
+        ((2, 0, 256), (2, 256)),
+        ((0, 256), (256,)),
+        ((4, 0), (0,)),
+        ((2, 4, 0), (2, 0)),
+        ((0, 4, 0), (0, 0)),
+    ],
+)
+def test_importance_of_no_elements(
+    encoding: E, shape: tuple[int, ...], importance: tuple[int, ...]
+) -> None:
+    rows = np.zeros(shape, np.float32)
+    assert changed(rows, encoding, np.ones(importance, np.float32)).shape == shape
+
+
+@each_encoding
 @pytest.mark.parametrize("importance", ["none", "spikes"])
 @pytest.mark.parametrize("cores", [1, 2])
 def test_chunks_and_threads_change_nothing(
