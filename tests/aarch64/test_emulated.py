@@ -23,7 +23,10 @@ QUANTIZED = "test_quantized.py"
 # CPUs: with `usdot`, with `sdot` alone, with neither.
 CPUS = {"neoverse-v1": SETS["i8mm"], "neoverse-n1": SETS["dotprod"], "aarch64-linux-gnu": PLAIN}
 # The first runs the tests of the usual kernels, all of them those in which they differ.
-USUAL = ("attention", "columns", "experts", "integer_dot", "linear", "rowwise", "special")
+USUAL = (
+    *("attention", "block_attention", "columns", "epilogues", "experts", "integer_dot", "linear"),
+    *("rowwise", "slots", "special"),
+)
 FILES = [("neoverse-v1", f"test_{name}.py") for name in USUAL]
 FILES += [(cpu, QUANTIZED) for cpu in CPUS]
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import tvm
 
-from maxtool.compiler.cpu_target import cpu_target
 from maxtool.compiler.kernels.cpu.integer_dot import instruction_set
 from maxtool.compiler.kernels.cpu.linear import linears
 from maxtool.compiler.kernels.cpu.quantized_linear import quantized_linears
@@ -22,10 +21,10 @@ from maxtool.compiler.quantized_packing import pack_quantized
 from maxtool.parity.definitions import DEFINITIONS
 from maxtool.quantization import QuantizationEncoding, dequantize
 
-from .harness import TILE, compiled, error, normal
+from .harness import HOST, TILE, compiled, error, normal
 from .quantized_numbers import SAME_INTEGERS, blocks_of, rounded
 
-MACHINE = instruction_set(cpu_target())
+MACHINE = instruction_set(HOST)
 FLOATS = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 # A row, few rows that quantized weights are unpacked for in registers, one more than a tile has.
 ROWS = (1, 3, 17, 35)
