@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import subprocess
@@ -95,6 +96,13 @@ def test_prompts_are_taken_when_there_is_a_slot(folder: Path) -> None:
     assert len(taken) == SLOTS
     assert first.stopped in ("length", "end")
     assert sorted([first.index, *(one.index for one in results)]) == [*range(len(PROMPTS))]
+
+
+def test_texts_go_on_while_prompts_are_refused(folder: Path) -> None:
+    prompts = itertools.chain(PROMPTS[:1], itertools.repeat([]))
+    results = loader.generate_many(loader.load(folder), prompts, 4)
+    first = [next(results) for _ in range(10)]
+    assert 0 in [one.index for one in first]
 
 
 def test_a_prompt_that_cannot_be_continued_is_told_of_alone(folder: Path) -> None:
@@ -226,6 +234,17 @@ def test_the_program(compiled: Compile, sample: Path, tmp_path: Path) -> None:
     model = loader.load(compiled(sample), check=False)
     alone = list(model.generate(model.encode("Once upon a time"), 9))
     assert found[0]["ids"] == alone
+
+
+def test_texts_that_run_end_where_the_file_cannot_be_read_on(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "prompts.txt"
+    file.write_bytes(b'{"ids": [5]}\n{"ids": [6]}\n{\n\xff\n{"ids": [7]}\n')
+    command = [sys.executable, folder / "run.py", "--prompts", file, "--max-tokens", "4", "-q"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr.startswith("error: no UTF-8 text in line 4\n")
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [one["stopped"] for one in found] == ["length", "length", "error"]
 
 
 def test_what_has_no_slots_is_refused(data: Path, tmp_path: Path) -> None:

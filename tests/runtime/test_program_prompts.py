@@ -81,6 +81,45 @@ def test_what_goes_wrong_is_told_line_by_line(artifact: Path, tmp_path: Path) ->
     assert "the prompt is empty" in says[3]
 
 
+def test_a_refused_line_has_all_fields_and_its_id(artifact: Path, tmp_path: Path) -> None:
+    file = tmp_path / "prompts.txt"
+    wrong = ['{"prompt": "a", "top_k": "b", "id": [1]}', '{"ids": [], "id": 2}', "{}", "{"]
+    long = ["x" * 500 * CONTEXT, json.dumps({"ids": [1] * 500 * CONTEXT, "id": "c"})]
+    file.write_text("\n".join([*wrong, *long]))
+    found = answers(artifact, file)
+    assert [one.get("id", "none") for one in found] == [[1], 2, "none", "none", "none", "c"]
+    assert [one.get("prompt") for one in found] == [wrong[0], None, *wrong[2:], None, None]
+    assert [one.get("prompt_ids") for one in found] == [None, [], None, None, None, None]
+    for one in found:
+        rest = {"text": "", "ids": [], "tokens": {"prompt": 0, "made": 0}, "stopped": "error"}
+        assert one.items() >= rest.items()
+
+
+def test_a_byte_order_mark_is_not_part_of_the_first_line(artifact: Path, tmp_path: Path) -> None:
+    file = tmp_path / "prompts.txt"
+    file.write_text(f'{{"prompt": "{PROMPT}"}}\n{PROMPT}', encoding="utf-8-sig")
+    first, second = answers(artifact, file)
+    assert first["prompt"] == second["prompt"] == PROMPT
+
+
+def test_lines_before_bytes_that_are_not_text_are_answered(artifact: Path, tmp_path: Path) -> None:
+    file = tmp_path / "prompts.txt"
+    file.write_bytes(PROMPT.encode() + b"\n\xff\n" + PROMPT.encode())
+    done = tiny_artifact.run(artifact, "--prompts", file, "-q")
+    assert (done.returncode, strict(done.stdout)["text"]) == (3, STORY)
+    assert done.stderr.startswith("error: no UTF-8 text in line 2\n")
+
+
+def test_output_is_a_json_object_on_each_line_and_nothing_else(
+    artifact: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "prompts.txt"
+    file.write_text(PROMPT)
+    done = tiny_artifact.run(artifact, "--prompts", file, "--json")
+    assert done.returncode == 2
+    assert "without --json" in strict(done.stdout)["error"]["what"]
+
+
 def test_a_text_that_fails_underway_ends_alone(artifact: Path, tmp_path: Path) -> None:
     file = tmp_path / "prompts.txt"
     infinite = json.dumps({"prompt": PROMPT, "repetition_penalty": 1e-320})

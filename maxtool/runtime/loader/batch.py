@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TypeAlias
 
 from .errors import MachineLacks, RunError
 from .memory import Array
@@ -50,16 +51,33 @@ def generate_many(
     """
     usual = Prompt("", max_tokens, sampling or Sampling(), tuple(stops))
     texts = (
-        _begun(model, i, p if isinstance(p, Prompt) else replace(usual, text=p))
+        begun(model, i, p if isinstance(p, Prompt) else replace(usual, text=p))
         for i, p in enumerate(prompts)
     )
+    return completed(model, texts)
+
+
+def completed(model: Model, texts: Iterator[Begun]) -> Iterator[Completion]:
+    """Outcomes of texts; those that are refused already pass through in their turn."""
     if model.manifest.batch == 1:
-        yield from (_alone(model, text) for text in texts)
-    else:
-        yield from _Texts(model).run(texts)
+        return (_alone(model, text) for text in texts)
+    return _Texts(model).run(texts)
 
 
-class _Text:
+def begun(model: Model, index: int, prompt: Prompt) -> Begun:
+    """A text, or what became of a prompt that cannot be continued."""
+    try:
+        return Text(model, index, prompt)
+    except RunError as error:
+        return refused(index, prompt, error)
+
+
+def refused(index: int, prompt: Prompt, error: RunError) -> Completion:
+    """Outcome of a prompt that cannot be continued."""
+    return Completion(index, prompt, (), (), "", "error", error)
+
+
+class Text:
     """A prompt and what is made of it.
 
     Attributes:
@@ -70,8 +88,9 @@ class _Text:
 
     def __init__(self, model: Model, index: int, prompt: Prompt) -> None:
         text = prompt.text
-        self.ids = model.encode(text) if isinstance(text, str) else list(text)
-        self.count = model.check_prompt(self.ids, prompt.max_tokens)
+        ids = model.encode(text) if isinstance(text, str) else text
+        self.count = model.check_prompt(ids, prompt.max_tokens)
+        self.ids = list(ids)
         self.choose = TokenSampler(prompt.sampling)
         self.reply = Reply(model, list(self.ids), stops=prompt.stops, alone=prompt.alone)
         self.read, self.is_over = 0, self.count == 0
@@ -114,15 +133,10 @@ class _Text:
             self._error, self.is_over = error, True
 
 
-def _begun(model: Model, index: int, prompt: Prompt) -> _Text | Completion:
-    """A text, or what became of a prompt that cannot be continued."""
-    try:
-        return _Text(model, index, prompt)
-    except RunError as error:
-        return Completion(index, prompt, (), (), "", "error", error)
+Begun: TypeAlias = Text | Completion
 
 
-def _alone(model: Model, text: _Text | Completion) -> Completion:
+def _alone(model: Model, text: Begun) -> Completion:
     """Continue a text where the state holds a single one."""
     if isinstance(text, Completion):
         return text
@@ -141,9 +155,9 @@ class _Texts:
         self._model, manifest = model, model.manifest
         state = self._state = model.new_state()
         self._free = [Slot(manifest, state, number) for number in reversed(range(manifest.batch))]
-        self._running: list[tuple[Slot, _Text]] = []
+        self._running: list[tuple[Slot, Text]] = []
 
-    def run(self, waiting: Iterator[_Text | Completion]) -> Iterator[Completion]:
+    def run(self, waiting: Iterator[Begun]) -> Iterator[Completion]:
         """Yield what became of each text, as they end."""
         while True:
             yield from self._fill(waiting)
@@ -152,19 +166,22 @@ class _Texts:
             self._step()
             yield from self._ended()
 
-    def _fill(self, waiting: Iterator[_Text | Completion]) -> Iterator[Completion]:
-        """Give free slots to texts that wait; yield those that need none."""
+    def _fill(self, waiting: Iterator[Begun]) -> Iterator[Completion]:
+        """Give free slots to texts that wait; yield those that need none.
+
+        The texts that are running make a token behind each of these, however many follow.
+        """
         while self._free and (text := next(waiting, None)) is not None:
-            if isinstance(text, Completion):
-                yield text
-            elif text.is_over:
-                yield text.completed()
-            else:
+            if isinstance(text, Text) and not text.is_over:
                 self._running.append((self._free.pop(), text))
+                continue
+            yield text if isinstance(text, Completion) else text.completed()
+            if self._running:
+                return
 
     def _step(self) -> None:
         """Make a token of each text: new ones are read one by one, others go on together."""
-        going: list[tuple[_Text, Unread]] = []
+        going: list[tuple[Text, Unread]] = []
         for slot, text in self._running:
             start = slot.usable(text.read, len(text.ids))
             unread = Unread(slot.number, text.ids, start)
@@ -175,7 +192,7 @@ class _Texts:
         if going:
             self._call(DECODE, going)
 
-    def _call(self, entry: str, texts: Sequence[tuple[_Text, Unread]]) -> None:
+    def _call(self, entry: str, texts: Sequence[tuple[Text, Unread]]) -> None:
         inputs = inputs_of(self._model.manifest, [unread for _, unread in texts])
         rows = self._model.run(entry, inputs, self._state)["logits"]
         for (text, _), logits in zip(texts, rows, strict=True):

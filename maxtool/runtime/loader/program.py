@@ -75,6 +75,8 @@ def check(options: TextOptions) -> None:
     more = (options.system, options.chat_template, options.chat_template_kwargs)
     if not options.chat and any(option is not None for option in more):
         raise BadUsage("--system, --chat-template and --chat-template-kwargs go with --chat")
+    if options.json and options.prompts is not None:
+        raise BadUsage("--prompts prints a JSON object on each line, without --json")
     if options.inputs is None and (options.output or options.entry != "forward"):
         raise BadUsage("--output and --entry go with --inputs")
 

@@ -49,7 +49,19 @@ def read_line(line: str, usual: Prompt) -> tuple[Prompt, dict[str, object]]:
         replace(usual.sampling, **{name: own[name] for name in SAMPLING if name in own}),
         tuple(own.get("stop", usual.stops)),
     )
-    return prompt, {LABEL: content[LABEL]} if LABEL in content else {}
+    return prompt, _label(content)
+
+
+def label_of(line: str) -> dict[str, object]:
+    """The label of a line that is refused, as far as the line is a JSON object."""
+    try:
+        return _label(_object(line)) if line.startswith("{") else {}
+    except BadInput:
+        return {}
+
+
+def _label(content: Mapping[str, Any]) -> dict[str, object]:
+    return {LABEL: content[LABEL]} if LABEL in content else {}
 
 
 def _object(line: str) -> dict[str, Any]:

@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
-from .batch import generate_many
-from .errors import BadInput, RunError
+from .batch import Begun, begun, completed, refused
+from .errors import BadInput, RunError, TooLong
 from .model import Model
 from .opening import open_model
 from .options import TextOptions
-from .prompt_lines import read_line
+from .prompt_lines import LABEL, label_of, read_line
 from .prompts import MAX_TOKENS, Completion, Prompt
 from .specs import GENERATE
 from .terminal import emit, note
@@ -34,34 +34,27 @@ def run_prompts(options: TextOptions, path: Path) -> None:
     model = open_model(options)
     if model.manifest.task != GENERATE:
         raise another_task(model.manifest.task)
-    read = _reader(options, model)
     longest = ESCAPE * most_bytes(model.manifest.context)
-    shown, asked = _InOrder(), _Asked()
+    lines = _Lines(model, lines_of(path, "the prompts", longest), _reader(options, model))
+    shown = _InOrder()
     started = time.perf_counter()
-
-    def prompts() -> Iterator[Prompt]:
-        for number, line in enumerate(lines_of(path, "the prompts", longest)):
-            try:
-                prompt, label = read(line)
-            except RunError as error:
-                shown.put(number, {"prompt": line, "stopped": "error", "error": error.as_json()})
-            else:
-                asked.add(number, label)
-                yield prompt
-
-    for completion in generate_many(model, prompts()):
-        number, label = asked.take(completion.index)
-        shown.put(number, {**label, **described(completion)})
-    _report(options, shown, time.perf_counter() - started)
+    for completion in completed(model, iter(lines)):
+        shown.put(completion.index, {**lines.asked(completion), **described(completion)})
+    if shown.count or lines.error is None:
+        _report(options, shown, time.perf_counter() - started)
+    if lines.error is not None:
+        raise lines.error
+    if shown.failed:
+        raise RunError(f"{shown.failed} of {_prompts(shown)} could not be continued")
 
 
 def _reader(options: TextOptions, model: Model) -> Read:
-    """Return what makes a prompt of a line; with ``--chat`` a question that is replied to."""
+    """Return what makes of a line a prompt, and what is shown of it; with ``--chat`` a question."""
     most = sys.maxsize if options.chat else MAX_TOKENS
     most = most if options.max_tokens is None else options.max_tokens
     usual = Prompt("", most, options.sampling, tuple(options.stop or ()), options.chat)
     if not options.chat:
-        return lambda line: read_line(line, usual)
+        return lambda line: _shown(*read_line(line, usual))
     from .chat import ChatEncoder, open_template
 
     manifest = model.manifest
@@ -80,11 +73,16 @@ def _reader(options: TextOptions, model: Model) -> Read:
     return question
 
 
+def _shown(prompt: Prompt, label: Mapping[str, object]) -> tuple[Prompt, dict[str, object]]:
+    """The prompt of a line, and its fields of the answer."""
+    name = "prompt" if isinstance(prompt.text, str) else "prompt_ids"
+    return prompt, {**label, name: prompt.text}
+
+
 def described(completion: Completion) -> dict[str, object]:
-    """Return the JSON fields of a completion."""
-    text, error = completion.prompt.text, completion.error
+    """Return the JSON fields of what was made of a prompt."""
+    error = completion.error
     return {
-        **({"prompt": text} if isinstance(text, str) else {"prompt_ids": list(text)}),
         "text": completion.text,
         "ids": list(completion.ids),
         "tokens": {"prompt": len(completion.prompt_ids), "made": len(completion.ids)},
@@ -93,21 +91,46 @@ def described(completion: Completion) -> dict[str, object]:
     }
 
 
-class _Asked:
-    """The lines that prompts come from: their numbers, and the labels that they have."""
+class _Lines:
+    """The lines of a file as texts to continue: iterating begins each.
 
-    def __init__(self) -> None:
-        self._count = 0
-        self._lines: dict[int, tuple[int, Mapping[str, object]]] = {}
+    Attributes:
+        error: What ended the file before its end, if anything did.
+    """
 
-    def add(self, number: int, label: Mapping[str, object]) -> None:
-        """Note the line of the next prompt."""
-        self._lines[self._count] = number, label
-        self._count += 1
+    def __init__(self, model: Model, lines: Iterator[str], read: Read) -> None:
+        self.error: RunError | None = None
+        self._model, self._lines, self._read = model, lines, read
+        self._asked: dict[int, dict[str, object]] = {}
 
-    def take(self, index: int) -> tuple[int, Mapping[str, object]]:
-        """The line of a prompt, which is not asked for again."""
-        return self._lines.pop(index)
+    def __iter__(self) -> Iterator[Begun]:
+        number = 0
+        while (line := self._next()) is not None:
+            yield self._begun(number, line)
+            number += 1
+
+    def asked(self, completion: Completion) -> dict[str, object]:
+        """Fields of what a line asks, forgotten then; without a text that is too long."""
+        fields = self._asked.pop(completion.index)
+        if not isinstance(completion.error, TooLong):
+            return fields
+        return {name: value for name, value in fields.items() if name == LABEL}
+
+    def _next(self) -> str | None:
+        """The next line; none where the file ends, or cannot be read on."""
+        try:
+            return next(self._lines, None)
+        except RunError as error:
+            self.error = error
+            return None
+
+    def _begun(self, number: int, line: str) -> Begun:
+        try:
+            prompt, self._asked[number] = self._read(line)
+        except RunError as error:
+            self._asked[number] = {**label_of(line), "prompt": line}
+            return refused(number, Prompt(line), error)
+        return begun(self._model, number, prompt)
 
 
 class _InOrder:
@@ -138,9 +161,11 @@ class _InOrder:
 
 
 def _report(options: TextOptions, shown: _InOrder, seconds: float) -> None:
-    """Print the speed on stderr; raise ``RunError`` if there were errors."""
-    prompts = "1 prompt" if shown.count == 1 else f"{shown.count} prompts"
+    """Print the speed on stderr."""
     speed = f", {shown.made / seconds:.1f} tokens/s" if shown.made else ""
-    note(options, f"{prompts}, {shown.made} tokens made in {seconds:.2f} s{speed}")
-    if shown.failed:
-        raise RunError(f"{shown.failed} of {prompts} could not be continued")
+    note(options, f"{_prompts(shown)}, {shown.made} tokens made in {seconds:.2f} s{speed}")
+
+
+def _prompts(shown: _InOrder) -> str:
+    """The number of prompts, in words."""
+    return "1 prompt" if shown.count == 1 else f"{shown.count} prompts"

@@ -10,11 +10,15 @@ from typing import BinaryIO
 
 from .errors import BadInput, reading
 
+MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"  # some editors write it first, as a byte order mark
+
 
 def lines_of(
     path: Path, what: str, most: int, show: Callable[[float], None] = lambda _share: None
 ) -> Iterator[str]:
     """The lines of a file, or of stdin for ``-``; the beginnings of those over ``most`` bytes.
+
+    A byte order mark before the first is left out.
 
     Messages call them ``what``; ``show`` is told the share of the file that was read.
     """
@@ -25,7 +29,8 @@ def lines_of(
             for number, (line, read) in enumerate(_bounded(stream, most), start=1):
                 show(read / size if size else 0.0)
                 cut = len(line) == most and not line.endswith(b"\n")
-                yield _decoded(line, path, number, whole=not cut)
+                text = _decoded(line, path, number, whole=not cut)
+                yield text.removeprefix(MARK) if number == 1 else text
 
 
 def _bounded(stream: BinaryIO, most: int) -> Iterator[tuple[bytes, int]]:
