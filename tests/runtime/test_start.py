@@ -6,10 +6,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import tiny_artifact
 
 # What a model on a CPU needs to continue token ids.
 NEEDED = {
@@ -40,6 +40,9 @@ NEEDED = {
 }
 # What tvm_ffi imports where it is installed, and what other uses of a model need.
 HEAVY = {"torch", "cuda.bindings", "jinja2", "tokenizers", "numpy.random", "argparse", "tvm"}
+# A variable that would hide what Python writes beside modules that it imports.
+NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
+TEMPLATE = "{{ bos_token }}{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
 CONTINUED = """
 import json, sys
 import run
@@ -108,15 +111,24 @@ def test_a_framework_can_be_used_beside_a_model(
     assert package in modules_after(artifact, code)
 
 
-def test_running_adds_no_files(artifact: Path) -> None:
-    before = files(artifact)
-    for arguments in (["--ids", "1,5"], ["--prompt", "Once"], ["--info"], ["--chat", "--ids", "1"]):
-        subprocess.run(command(artifact, arguments), capture_output=True, check=False)
-    assert files(artifact) == before
-
-
-def command(artifact: Path, arguments: Sequence[str]) -> list[str]:
-    return [sys.executable, str(artifact / "run.py"), *arguments]
+def test_running_adds_no_files(module: Path, ids: dict[str, list[int]], tmp_path: Path) -> None:
+    folder, prompts = tmp_path / "artifact", tmp_path / "prompts.txt"
+    tokens = [*ids["story"][: tiny_artifact.CONTEXT], tiny_artifact.EOS]
+    tiny_artifact.make(folder, module, tokens, len(ids["prompt"]), template=TEMPLATE)
+    prompts.write_text("Once\nThe fox\n")
+    before = files(folder)
+    text = ["--prompt", "Once"]
+    ways = [["--ids", "1,5"], text, ["--chat", *text], ["--prompts", prompts], ["--info"]]
+    for arguments in ways:
+        done = subprocess.run(
+            [sys.executable, folder / "run.py", *arguments],
+            capture_output=True,
+            env={name: value for name, value in os.environ.items() if name != NO_BYTECODE},
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, bool(done.stdout)) == (0, True), done.stderr
+    assert files(folder) == before
 
 
 def files(folder: Path) -> list[Path]:
