@@ -101,6 +101,7 @@ with _telling():
     loader = _loader()
 Manifest, Model, State = loader.Manifest, loader.Model, loader.State
 RunError, NotVerified, BadUsage = loader.RunError, loader.NotVerified, loader.BadUsage
+Sampling = loader.Sampling
 BadInput, DoesNotFit, MachineLacks = loader.BadInput, loader.DoesNotFit, loader.MachineLacks
 
 

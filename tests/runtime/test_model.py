@@ -42,6 +42,13 @@ def test_a_copy_loads_its_own_folder(artifact: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "run", run)
     spec.loader.exec_module(run)
     assert run.load()(input_ids=[[1, 2]])["logits"].shape == (1, 2, VOCAB)
+    sampling = run.Sampling(temperature=1.0, seed=3)
+    prompt = run.Prompt(tiny_artifact.PROMPT, 2, sampling, stops="no such end")
+    (drawn,) = run.generate_many(run.load(), [prompt])
+    one, *rest = run.generate_many(
+        run.load(), tiny_artifact.PROMPT, 2, stops="no such end", sampling=sampling
+    )
+    assert (one.ids, len(one.ids), rest) == (drawn.ids, 2, [])
 
 
 def test_state_is_written_in_place_and_kept(model: loader.Model) -> None:
@@ -255,6 +262,25 @@ def test_stops_hold_back_no_more_than_they_must() -> None:
     assert (stops.found, stops.flush()) == ("###", "")
 
 
+def test_a_string_is_a_single_stop() -> None:
+    stops = stream.StopStrings("end")
+    assert [stops.push(piece) for piece in ("no ", "den", "end")] == ["no ", "d", "en"]
+    assert stops.found == "end"
+
+
+def test_a_long_stop_string_costs_no_more_than_the_text_held() -> None:
+    class Counted(str):
+        asked = 0
+
+        def startswith(self, *part: Any) -> bool:
+            Counted.asked += 1
+            return super().startswith(*part)
+
+    stops = stream.StopStrings([Counted("x" * 10_000)])
+    assert [stops.push(piece) for piece in ("ab", "x", "c")] == ["ab", "", "xc"]
+    assert Counted.asked <= 5
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_logits_that_are_no_numbers(bad: float) -> None:
     with pytest.raises(loader.RunError, match="finite"):
@@ -352,4 +378,4 @@ def test_a_prompt_is_neither_cut_nor_padded(artifact: Path, ids: dict[str, list[
     library.enable_padding(length=20, pad_id=7)
     (artifact / "tokenizer.json").write_text(library.to_str(), encoding="utf-8")
     model = loader.load(artifact, check=False)
-    assert model.encode(tiny_artifact.PROMPT) == ids["prompt"]
+    assert model.encode(tiny_artifact.tiny_artifact.PROMPT) == ids["prompt"]

@@ -175,6 +175,7 @@ WRONG = ['{"prompt": 1}', '{"prompt": "a", "ids": [1]}', '{"ids": [true]}', '{"i
 WRONG += ['{"prompt": "a", "temperature": "1"}', '{"prompt": "a", "max_tokens": true}', '{"a": 1}']
 WRONG += [f'{{"prompt": "a", "{name}": 1{400 * "0"}}}' for name in ("temperature", "min_p")]
 WRONG += [f'{{"prompt": "a", "id": {number}}}' for number in ("NaN", "-Infinity", "1e999")]
+WRONG += [json.dumps({"prompt": "a", "stop": stop}) for stop in (["b"] * 65, ["b" * 1025])]
 WRONG += ['{"prompt": "a", "stop": "b"}', '{"prompt": "a", "stop": [1]}', "{" * 100_000, '{"a"}']
 
 

@@ -40,19 +40,21 @@ def generate_many(
 
     Args:
         model: What was compiled with any ``--batch``: without one, prompts wait for each other.
-        prompts: Texts, lists of token ids, or a :class:`Prompt` each for options of its own.
+        prompts: Texts, lists of token ids, or a :class:`Prompt` each for options of its own; or
+            a single text.
         max_tokens: How many tokens to make at most, of what is not a :class:`Prompt`.
-        stops: Strings before which such a text ends.
+        stops: Strings before which such a text ends, or a single one.
         sampling: How its tokens are picked; the likeliest ones if None.
 
     Yields:
         What became of each prompt, in the order in which they end. A prompt that cannot be
         continued, as it is too long or not valid text, has an ``error``, and the others go on.
     """
-    usual = Prompt("", max_tokens, sampling or Sampling(), tuple(stops))
+    usual = Prompt("", max_tokens, sampling or Sampling(), stops)
+    several = [prompts] if isinstance(prompts, str) else prompts
     texts = (
         begun(model, i, p if isinstance(p, Prompt) else replace(usual, text=p))
-        for i, p in enumerate(prompts)
+        for i, p in enumerate(several)
     )
     return completed(model, texts)
 

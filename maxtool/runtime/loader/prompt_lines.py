@@ -26,6 +26,8 @@ OPTIONS: Mapping[str, str] = {
     "repetition_penalty": NUMBER,
     "seed": WHOLE,
 }
+# Stop strings of a line, and characters of each, at most: each token is compared with all.
+MOST_STOPS, LONGEST_STOP = 64, 1024
 SAMPLING = [field.name for field in fields(Sampling)]
 
 
@@ -92,6 +94,11 @@ def _option(name: str, value: Any) -> Any:  # noqa: ANN401 - as the JSON has it
     good = type(value) in TYPES[what]
     if not good or (what == STRINGS and not all(isinstance(text, str) for text in value)):
         raise BadInput(f"{name!r} must be {what}, not {value!r:.40}")
+    if what == STRINGS and (
+        len(value) > MOST_STOPS or max(map(len, value), default=0) > LONGEST_STOP
+    ):
+        limits = f"{MOST_STOPS} strings of {LONGEST_STOP} characters"
+        raise BadInput(f"{name!r} has at most {limits}")
     try:
         return float(value) if what == NUMBER else value
     except OverflowError:

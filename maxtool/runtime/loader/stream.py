@@ -48,7 +48,9 @@ class StopStrings:
 
     def __init__(self, strings: Sequence[str]) -> None:
         self.found: str | None = None
-        self._strings = [string for string in strings if string]
+        several = [strings] if isinstance(strings, str) else strings
+        self._strings = [string for string in several if string]
+        self._longest = max(map(len, self._strings), default=1)
         self._held = ""
 
     def push(self, text: str) -> str:
@@ -69,8 +71,8 @@ class StopStrings:
 
     def _beginning(self) -> int:
         """Length of the longest end of the text that begins a string."""
-        lengths = range(max(map(len, self._strings), default=1) - 1, 0, -1)
-        ends = ((length, self._held[-length:]) for length in lengths if length <= len(self._held))
+        lengths = range(min(self._longest - 1, len(self._held)), 0, -1)
+        ends = ((length, self._held[-length:]) for length in lengths)
         return next((n for n, end in ends if any(s.startswith(end) for s in self._strings)), 0)
 
     def _release(self, length: int) -> str:
