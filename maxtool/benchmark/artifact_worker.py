@@ -27,7 +27,7 @@ class ArtifactWorker:
     """One model, loaded, and the step that is measured."""
 
     _model: Model
-    _step: Step
+    _step: Step | None = None
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -56,12 +56,18 @@ class ArtifactWorker:
         """Make a step ready."""
         from maxtool.benchmark.steps import new_step
 
+        self._step = None  # whose caches are memory that the next one may need
         self._step = new_step(self._model, step, sizes, entry)
         return {}
 
+    def _begun(self) -> Step:
+        if self._step is None:
+            raise RuntimeError("no step was begun")
+        return self._step
+
     def turn(self, seconds: float) -> Answer:
         """Work for so long: units that were done, and the seconds that they took."""
-        units, elapsed = self._step.turn(seconds)
+        units, elapsed = self._begun().turn(seconds)
         return {"units": units, "seconds": elapsed}
 
     def profile(self, seconds: float) -> Answer:
@@ -69,8 +75,9 @@ class ArtifactWorker:
         from maxtool.benchmark.kernel_times import KernelTimes
 
         times = KernelTimes(self._model)
-        units, _ = self._step.turn(seconds)
-        return {"steps": units // self._step.units, "kernels": times.listed}
+        step = self._begun()
+        units, _ = step.turn(seconds)
+        return {"steps": units // step.units, "kernels": times.listed}
 
     def memory(self) -> Answer:
         """Bytes in memory, by what they are; nothing where the system does not tell."""

@@ -6,6 +6,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from maxtool.runtime.loader.memory import Array
 from maxtool.runtime.loader.model import Model
 from maxtool.runtime.loader.session import Session
 from maxtool.runtime.loader.slots import Unread, inputs_of
-from maxtool.runtime.loader.specs import BITS, DTYPES, EMBED, ArraySpec
+from maxtool.runtime.loader.specs import BITS, DTYPES, EMBED, ArraySpec, BufferSpec
 
 SEED = 0
 # Tokens that follow the first one before anything is measured.
@@ -68,18 +69,22 @@ class Decode(Step):
 
 
 class DecodeTogether(Step):
-    """Making a token of several texts at a time, each behind the same prompt in its own slot."""
+    """Making a token of several texts at a time, each in its own slot.
+
+    All are behind the same prompt, which is read once, and a token of their own: the same texts
+    would need the same experts, and so fewer of them than others do.
+    """
 
     def __init__(self, model: Model, prompt: int, tokens: int, texts: int) -> None:
         self.units = texts
         self._model, self._choose = model, greedy(model)
         self._state, self._end = model.new_state(), prompt + tokens
         ids = random_ids(model, (prompt,)).tolist()
-        (token,) = self._read("prefill", [Unread(0, ids, 0)])
-        for array in self._state.arrays:
-            array[1:texts] = array[0]
+        self._read("prefill", [Unread(0, ids, 0)])
+        for spec, array in zip(cycle(model.manifest.state), self._state.arrays, strict=False):
+            _repeat(array, spec, prompt, texts)
         self._state.lengths[:texts] = [prompt] * texts
-        self._texts = [[*ids, token] for _ in range(texts)]
+        self._texts = [[*ids, token] for token in random_ids(model, (texts,)).tolist()]
 
     def once(self) -> bool:
         """Make a token of each text."""
@@ -96,6 +101,15 @@ class DecodeTogether(Step):
         inputs = inputs_of(self._model.manifest, texts)
         rows = self._model.run(entry, inputs, self._state)["logits"]
         return [self._choose(logits, ()) for logits in rows]
+
+
+def _repeat(array: Array, spec: BufferSpec, prompt: int, texts: int) -> None:
+    """Copy what the first slot holds of a prompt to others: memory behind it stays untouched."""
+    used: list[slice] = [slice(None)] * array.ndim
+    if spec.positions is not None:
+        used[spec.positions] = slice(prompt)
+    first, others = ((rows, *used[1:]) for rows in (slice(1), slice(1, texts)))
+    array[others] = array[first]
 
 
 def _decode(model: Model, prompt: int, tokens: int, texts: int = 1) -> Step:
