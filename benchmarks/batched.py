@@ -1,7 +1,7 @@
 """Decoding several texts at once: tokens a second against their number, beside llama.cpp.
 
 Weights are random, of the usual size, and both sides read the same file. An artifact with slots for
-the most texts decodes with 1, 2, 4 and so on of them in use, each behind a prompt of its own;
+the most texts decodes with 1, 2, 4 and so on of them in use, each behind the same prompt;
 llama.cpp does the same in ``llama-batched-bench``, and where that was not built the column says so.
 They run in processes of their own that alternate; figures are medians over the rounds.
 

@@ -1,4 +1,4 @@
-"""The number of texts that a decoder goes on with at once, and what it asks for."""
+"""The number of texts that a decoder continues at once, and what it asks for."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Request(Options):
     # Positions to make room for. If None those the model was trained for, or those that its
     # embeddings are cut to, but no more than ``build.USUAL_CONTEXT``.
     context: int | None = None
-    batch: int = 1  # texts that a decoder goes on with side by side, each of its own length
+    batch: int = 1  # texts that a decoder continues side by side, each of its own length
     pooling: str | None = None  # how an encoder makes one vector of a text; its own way if None
     normalize: bool | None = None  # whether that vector is scaled to length 1; likewise
     # What outputs are compared with: the graphs in float64, or the original model.

@@ -119,12 +119,12 @@ def _embedding(manifest: Manifest, settings: Settings) -> Iterator[Case]:
 
 
 def _batches(manifest: Manifest, settings: Settings) -> Sequence[int]:
-    """The numbers of texts that a decoder goes on with at once: powers of two, and all it can."""
+    """The numbers of texts that a decoder continues at once: powers of two, and all it can."""
     most = manifest.batch
     if most == 1:
         _refuse(manifest, {"--batch": settings.batches})
     if wrong := [texts for texts in settings.batches if texts > most]:
-        what = f"--batch {wrong[0]}, and the model goes on with {most} texts at most"
+        what = f"--batch {wrong[0]}: the model continues at most {most} texts at once"
         raise UsageError(what, file=manifest.folder)
     return settings.batches or sorted({most, *(1 << i for i in range(most.bit_length()))})
 

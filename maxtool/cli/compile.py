@@ -127,7 +127,7 @@ def compile(  # noqa: A001 - the command's name
         typer.Option(
             "--batch",
             metavar="N",
-            help="How many texts a decoder goes on with at once, on CPUs; "
+            help="How many texts a decoder continues at once, on CPUs; "
             "each has a cache of its own.",
         ),
     ] = 1,

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from maxtool import artifact
+from maxtool.dtype import DType
 from maxtool.errors import MachineLacks, UsageError
 from maxtool.runtime import loader
 from maxtool.runtime.loader.manifest import CHECKSUM
@@ -22,6 +23,7 @@ from tests.artifact.measure import BOUND, Compile, error
 from tests.effort import thinned
 
 SLOTS = 3
+BFLOAT16 = 2e-2  # how much rounding of activations to 8 bits may change logits
 # Full caches, windows, learned positions, experts, and rotations that depend on the length.
 MODELS = ("tiny-llama", "tiny-mistral", "tiny-gpt2", "tiny-mixtral", "tiny-phi3-longrope")
 rng = np.random.default_rng(5)
@@ -98,6 +100,25 @@ def test_prompts_are_taken_when_there_is_a_slot(folder: Path) -> None:
     assert sorted([first.index, *(one.index for one in results)]) == [*range(len(PROMPTS))]
 
 
+def test_bfloat16_rows_together_are_close_to_those_alone(compiled: Compile, data: Path) -> None:
+    """Activations are rounded where CPUs multiply pairs, and there is more than one row."""
+    folder = compiled(data / "tiny-llama", batch=SLOTS, dtype=DType.bfloat16)
+    model = loader.load(folder)
+    state, texts = model.new_state(), (PROMPTS[0], PROMPTS[4])
+
+    def logits(entry: str, slots: list[int], ids: list[list[int]], start: list[int]) -> Any:
+        places = {"position": np.array(start, "i4"), "slot": np.array(slots, "i4")}
+        return model.run(entry, {"input_ids": ids, **places}, state)["logits"]
+
+    for slot, ids in enumerate(texts):
+        logits("prefill", [slot], [ids], [0])
+    ends = [len(ids) for ids in texts]
+    alone = [logits("decode", [slot], [[7]], [ends[slot]])[0].copy() for slot in (0, 1)]
+    together = logits("decode", [0, 1], [[7], [7]], ends)
+    for row, expected in zip(together, alone, strict=True):
+        assert error(row, expected) <= BFLOAT16
+
+
 def test_texts_go_on_while_prompts_are_refused(folder: Path) -> None:
     prompts = itertools.chain(PROMPTS[:1], itertools.repeat([]))
     results = loader.generate_many(loader.load(folder), prompts, 4)
@@ -142,7 +163,7 @@ def test_many_slots_reach_the_kernels_of_many_rows(compiled: Compile, data: Path
 
 
 REFUSED = {
-    "a slot twice": ({"slot": [1, 1]}, "stands twice"),
+    "a slot twice": ({"slot": [1, 1]}, "is named twice"),
     "a slot behind the last": ({"slot": [0, SLOTS]}, "slot has values from 0 to 3"),
     "a slot before the first": ({"slot": [-1, 0]}, "slot has values from -1"),
     "a position behind the context": ({"position": [0, 10**6]}, "beyond the context"),
@@ -151,7 +172,7 @@ REFUSED = {
     "no slot": ({"slot": None}, "missing slot"),
     "more rows than slots": (
         {"slot": [0, 1, 2, 0], "position": [0] * 4, "input_ids": [[1]] * 4},
-        "stands twice",
+        "is named twice",
     ),
 }
 

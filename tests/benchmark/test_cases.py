@@ -55,7 +55,7 @@ def test_a_decoder_with_slots_is_measured_at_every_power_of_two() -> None:
     assert {case.units for case in made if case.step_units == 8} == {24}
     (_, asked) = cases_of(decoder, Settings(batches=[5]))
     assert asked.label == "decode 5\N{MULTIPLICATION SIGN} at 512"
-    with pytest.raises(UsageError, match="goes on with 12 texts at most"):
+    with pytest.raises(UsageError, match="at most 12 texts at once"):
         cases_of(decoder, Settings(batches=[13]))
     decoder.batch = 1
     with pytest.raises(UsageError, match="--batch means nothing"):

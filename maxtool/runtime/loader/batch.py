@@ -2,7 +2,9 @@
 
 A slot whose text has ended takes the next prompt at once, while the others go on. What is made of a
 prompt does not depend on the others, nor on its slot, but for rounding: a call for several rows may
-add up numbers in another order than a call for one.
+add up numbers in another order than a call for one. With bfloat16 matrices on CPUs that multiply
+pairs of such numbers, a call for several rows also rounds activations to bfloat16, which moves
+logits by some thousandths, so that a drawn text may be another one.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ def generate_many(
 
     Prompts are taken one after the other, each when there is a slot for it: an iterable may make
     them as it goes. Each is continued as if it were alone, with its own length, random numbers and
-    end; with a seed, equal prompts get equal texts.
+    end; with a seed, equal prompts get equal texts, but for rounding.
 
     Args:
         model: What was compiled with any ``--batch``: without one, prompts wait for each other.

@@ -57,7 +57,7 @@ class ManifestParser:
         # Texts that the state holds side by side.
         self.batch = self._count(root, "batch") or 1
         if self.batch > MAX_BATCH:
-            raise self._wrong(f"'batch' is {self.batch}, and {MAX_BATCH} at most")
+            raise self._wrong(f"'batch' is {self.batch}; the most is {MAX_BATCH}")
         # Texts longer than this are read in another way: what was cached before is of no use then.
         self.reread_beyond = self._count(root, "reread_beyond")
         # What layers with a window hold of a text: its last positions, so many of them.

@@ -43,7 +43,7 @@ GENERATION = (
     Option("file", "path", "a file of text to continue; - is stdin"),
     Option("prompts", "path", "a file with a prompt on each line, to NDJSON; - is stdin", "FILE"),
     Option("ids", "ids", "token ids to continue, such as 1,2,3"),
-    Option("chat", "flag", "converse: reply to --prompt, --file, or each line"),
+    Option("chat", "flag", "converse: reply to --prompt, --file, --prompts, or each line"),
     Option("system", "text", "instructions to the model before a conversation"),
     Option("chat-template", "path", "a Jinja file to use with --chat"),
     Option("chat-template-kwargs", "object", "further variables of the template"),

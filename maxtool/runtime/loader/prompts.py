@@ -18,7 +18,8 @@ class Prompt:
     Attributes:
         text: The text, or its token ids.
         max_tokens: How many tokens to make at most.
-        sampling: How they are picked. With a seed they are those that the prompt would get alone.
+        sampling: How they are picked. With a seed they are those that the prompt would get alone,
+            but for rounding.
         stops: Strings before which the continuation ends, or a single one.
         alone: Whether what follows is a text of its own, as a reply is.
     """

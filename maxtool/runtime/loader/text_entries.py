@@ -46,8 +46,10 @@ def check_position(manifest: ManifestParser, entry: EntrySpec, inputs: Mapping[s
         if span.first < 0 or span.end > manifest.context:
             what = f"position {span.first} and {span.end - span.first} tokens"
             raise DoesNotFit(f"{what} go beyond the context of {manifest.context}")
-    if len({span.slot for span in spans}) < len(spans):
-        raise DoesNotFit(f"a slot stands twice in {[span.slot for span in spans]}")
+    slots = [span.slot for span in spans]
+    if len({*slots}) < len(slots):
+        twice = next(slot for slot in slots if slots.count(slot) > 1)
+        raise DoesNotFit(f"slot {twice} is named twice")
 
 
 def spans_of(entry: EntrySpec, inputs: Mapping[str, Array]) -> list[Span]:
