@@ -9,9 +9,10 @@ their own that alternate, since two thread pools in one process spoil each other
     python benchmarks/embed.py --peer-python PATH   # or in another one, with onnxruntime and onnx
     python benchmarks/embed.py --openvino-python PATH --threads 1 --cpu-time
 
-A peer whose package is missing is said to be. ``--cpu-time`` counts the processor time of a side
-instead of the time that passes: on a machine that others keep busy it is the steadier figure, with
-one thread the only one that means something.
+onnxruntime and OpenVINO may be missing, which is then said; PyTorch, transformers and onnx may not:
+they write what both read. ``--cpu-time`` counts the processor time of a side instead of the time
+that passes: on a machine that others keep busy it is the steadier figure, with one thread the only
+one that means something.
 """
 
 from __future__ import annotations
