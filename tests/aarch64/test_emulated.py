@@ -54,7 +54,7 @@ def test_kernels(cpu: str, file: str) -> None:
     """The fast tests of kernels, which compare with what NumPy computes outside."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
     fast = ["--quick", "-m", "not slow"]
-    run(*command, *fast, str(KERNELS / file), **{EMULATED: f"cpu:{cpu}"})
+    assert " passed" in run(*command, *fast, str(KERNELS / file), **{EMULATED: f"cpu:{cpu}"})
 
 
 @pytest.mark.parametrize("name", SOURCES)
@@ -69,8 +69,8 @@ def test_artifacts(cpu: str, name: str, tmp_path: Path) -> None:
     run(*program, "--prompt", "Once upon a time", "--max-tokens", "4")
 
 
-def run(*command: str, **variables: str) -> None:
-    """Run a program, which must end well."""
+def run(*command: str, **variables: str) -> str:
+    """Run a program, which must end well, and return what it printed."""
     done = subprocess.run(
         command,
         capture_output=True,
@@ -79,3 +79,4 @@ def run(*command: str, **variables: str) -> None:
         env=environment() | variables,
     )
     assert done.returncode == 0, f"{done.stdout[-8000:]}{done.stderr[-2000:]}"
+    return done.stdout
