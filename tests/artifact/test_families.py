@@ -11,7 +11,7 @@ from maxtool import artifact
 from maxtool.dtype import DType
 from maxtool.recipe import find_recipe, plan
 from maxtool.weights import open_checkpoint
-from tests.artifact.measure import BOUND, error, greedy, logits, recorded
+from tests.artifact.measure import bound, error, greedy, logits, recorded
 from tests.effort import thinned
 from tests.parity.measure import CONVERTED, DATA, FOLDERS, UNSAID
 
@@ -30,7 +30,7 @@ def checked(source: Path, output: Path) -> float:
 
 def assert_as_recorded(compiled: Path, folder: Path) -> None:
     expected = recorded(folder)
-    assert error(logits(compiled, expected["input_ids"]), expected["logits"]) <= BOUND
+    assert error(logits(compiled, expected["input_ids"]), expected["logits"]) <= bound(folder)
     tokens = expected["greedy_tokens"][0].tolist()
     assert greedy(compiled, expected["greedy_prompt"], len(tokens)) == tokens
 
@@ -41,7 +41,7 @@ def assert_as_recorded(compiled: Path, folder: Path) -> None:
     thinned(FOLDERS, QUICK),
 )
 def test_a_folder_computes_what_was_recorded(name: str, tmp_path: Path) -> None:
-    assert checked(DATA / name, tmp_path / "out") <= BOUND
+    assert checked(DATA / name, tmp_path / "out") <= bound(DATA / name)
     assert_as_recorded(tmp_path / "out", DATA / name)
 
 
@@ -49,7 +49,7 @@ def test_a_folder_computes_what_was_recorded(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", CONVERTED)
 def test_a_converted_file_computes_what_was_recorded(name: str, tmp_path: Path) -> None:
     """llama.cpp's converter made the file; what it does not write only ``--check`` knows about."""
-    assert checked(DATA / name / f"{name}-f32.gguf", tmp_path / "out") <= BOUND
+    assert checked(DATA / name / f"{name}-f32.gguf", tmp_path / "out") <= bound(DATA / name)
     if name not in UNSAID:
         assert_as_recorded(tmp_path / "out", DATA / name)
 

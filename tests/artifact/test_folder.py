@@ -20,7 +20,7 @@ from maxtool.cli.app import app
 from maxtool.dtype import DType
 from maxtool.errors import UsageError
 from maxtool.runtime import loader
-from tests.artifact.measure import BOUND, Compile, error, recorded
+from tests.artifact.measure import BOUND, Compile, bound, error, recorded
 
 LOADER = {f"loader/{file.name}" for file in Path(loader.__file__).parent.glob("*.py")}
 FILES = {"manifest.json", "model.so", "weights.bin", "run.py", "tokenizer.json", *LOADER}
@@ -190,7 +190,7 @@ def test_one_process_may_load_what_was_replaced(
         expected = recorded(data / name)
         kept.append(loader.load(folder))
         actual = kept[-1](input_ids=expected["input_ids"])["logits"]
-        assert error(actual, expected["logits"]) <= BOUND
+        assert error(actual, expected["logits"]) <= bound(data / name)
 
 
 def test_two_standalone_models_in_one_process(compiled: Compile, data: Path) -> None:

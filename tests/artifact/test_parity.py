@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from maxtool.cli.app import app
 from maxtool.dtype import DType
 from maxtool.runtime import loader
-from tests.artifact.measure import BOUND, Compile, error, greedy, logits, recorded
+from tests.artifact.measure import Compile, bound, error, greedy, logits, recorded
 from tests.effort import thinned
 
 TINY = ("tiny-llama", "tiny-llama-tied", "tiny-mistral")
@@ -26,7 +26,7 @@ QUANTIZED = (*LEGACY, "Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_M", "Q6_K")
 def test_logits_and_greedy_tokens(compiled: Compile, data: Path, name: str) -> None:
     expected = recorded(data / name)
     artifact = compiled(data / name, kv_dtype=DType.float32)
-    assert error(logits(artifact, expected["input_ids"]), expected["logits"]) <= BOUND
+    assert error(logits(artifact, expected["input_ids"]), expected["logits"]) <= bound(data / name)
     count = expected["greedy_tokens"].shape[1]
     assert greedy(artifact, expected["greedy_prompt"], count) == list(expected["greedy_tokens"][0])
 
@@ -74,7 +74,7 @@ def test_gguf_source(compiled: Compile, data: Path, tmp_path: Path, name: str) -
     result = CliRunner().invoke(app, ["convert", str(data / name), "-o", str(source)])
     assert result.exit_code == 0, result.stderr
     artifact = compiled(source, kv_dtype=DType.float32)
-    assert error(logits(artifact, expected["input_ids"]), expected["logits"]) <= BOUND
+    assert error(logits(artifact, expected["input_ids"]), expected["logits"]) <= bound(data / name)
 
 
 def test_quantized_gguf_source(data: Path, tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_published_text(compiled: Compile, reference: Path, source: str) -> None
     shown = subprocess.run([*command, "--max-tokens", "200"], capture_output=True, check=True)
     assert shown.stdout.decode().strip() == (folder / "greedy.txt").read_text().strip()
     expected = recorded(folder)
-    assert error(logits(artifact, expected["input_ids"]), expected["logits"]) <= BOUND
+    assert error(logits(artifact, expected["input_ids"]), expected["logits"]) <= bound(folder)
 
 
 @pytest.mark.reference
@@ -123,7 +123,7 @@ def test_reference_logits(
     shutil.copyfile(reference / name / config, folder / "config.json")
     expected = recorded(folder)
     artifact = compiled(folder)
-    assert error(logits(artifact, expected["input_ids"]), expected["logits"]) <= BOUND
+    assert error(logits(artifact, expected["input_ids"]), expected["logits"]) <= bound(folder)
     count = expected["greedy_tokens"].shape[1]
     assert greedy(artifact, expected["greedy_prompt"], count) == list(expected["greedy_tokens"][0])
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from maxtool.dtype import DType
-from tests.artifact.measure import BOUND, Compile, error, logits, recorded
+from tests.artifact.measure import Compile, bound, error, logits, recorded
 from tests.conversion.test_pytorch_source import as_pytorch
 
 
@@ -15,4 +15,4 @@ from tests.conversion.test_pytorch_source import as_pytorch
 def test_logits(compiled: Compile, data: Path, tmp_path: Path, name: str) -> None:
     expected = recorded(data / name)
     artifact = compiled(as_pytorch(data / name, tmp_path / name), kv_dtype=DType.float32)
-    assert error(logits(artifact, expected["input_ids"]), expected["logits"]) <= BOUND
+    assert error(logits(artifact, expected["input_ids"]), expected["logits"]) <= bound(data / name)

@@ -28,7 +28,8 @@ def _infer_cache_write(
     cache: TensorType, x: TensorType, position: TensorType, transposed: bool = False
 ) -> tuple[TensorType, ...]:
     require_position(position)
-    require(cache.rank == 4 and cache.shape[0] == x.shape[0], "the cache has the batch of x")
+    require(cache.rank == 4, "the cache is [batch, heads, ...]")
+    require(cache.shape[0] == x.shape[0], "the cache has the batch of x")
     return _written(cache, x, transposed)
 
 

@@ -111,9 +111,13 @@ def _tensor(name: str, spec: WeightSpec, file: Path) -> TensorInfo:
 def _unpacked(
     dtype: DType, shape: tuple[int, ...], layout: tuple[int, ...], offset: int, file: SourceFile
 ) -> NDArray[Any]:
-    """The matrix, or one after the other those of all experts."""
+    """The matrix, or one after the other those of all experts.
+
+    A block holds some rows side by side, of each as many terms as one more dimension says.
+    """
     nbytes = int(np.prod(layout)) * dtype.size_in_bytes
-    stored = file.array(offset, nbytes).view(dtype.to_numpy()).reshape(layout)
-    *outer, blocks, columns, rows = layout
-    whole = stored.swapaxes(-1, -2).reshape(*outer, blocks * rows, columns)
-    return np.ascontiguousarray(whole[..., : shape[-2], :])
+    *outer, blocks, steps, rows, terms = layout if len(layout) > len(shape) + 1 else (*layout, 1)
+    stored = file.array(offset, nbytes).view(dtype.to_numpy())
+    by_row = stored.reshape(*outer, blocks, steps, rows, terms).swapaxes(-2, -3)
+    whole = by_row.reshape(*outer, blocks * rows, steps * terms)
+    return np.ascontiguousarray(whole[..., : shape[-2], : shape[-1]])
