@@ -103,7 +103,7 @@ class DotAttention(Request):
 
 
 class Embedding(Request):
-    """Rows of a table by number, in float32; on a CPU the table is packed."""
+    """Rows of a table by number, in float32, of GPUs; CPUs have packed tables."""
 
     vocab: int
     dim: int
