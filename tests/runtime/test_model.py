@@ -378,4 +378,4 @@ def test_a_prompt_is_neither_cut_nor_padded(artifact: Path, ids: dict[str, list[
     library.enable_padding(length=20, pad_id=7)
     (artifact / "tokenizer.json").write_text(library.to_str(), encoding="utf-8")
     model = loader.load(artifact, check=False)
-    assert model.encode(tiny_artifact.tiny_artifact.PROMPT) == ids["prompt"]
+    assert model.encode(tiny_artifact.PROMPT) == ids["prompt"]
