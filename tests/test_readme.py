@@ -74,7 +74,12 @@ EXAMPLES = {
 }
 
 
+# What long work says every ten seconds where there is no terminal.
+PROGRESS = re.compile(r"^\[\d+/\d+\] .*\n", re.MULTILINE)
+
+
 def masked(text: str) -> list[str]:
+    text = PROGRESS.sub("", text)
     for pattern, mask in MASKS:
         text = re.sub(pattern, mask, " ".join(text.split()))
     return text.split()
