@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from maxtool.compiler.kernels.kernel_options import Epilogue, HeadSizes, Mask
-from maxtool.compiler.kernels.requests import Attention, Request
+from maxtool.compiler.kernels.kernel_options import Epilogue
+from maxtool.compiler.kernels.requests import Attention, DotAttention, Request
 
 
-class BlockAttention(Request):
-    """Attention without a cache, of types that are computed in float32."""
+class BlockAttention(DotAttention):
+    """The same of types that are computed in float32."""
 
-    dtype: str
-    heads: HeadSizes
-    mask: Mask | None
-    causal: bool
-    scale: float
-    out: str
     by_token: bool  # whether operands are [batch, length, heads, dim], or heads before the length
 
 
