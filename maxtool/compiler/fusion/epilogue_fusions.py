@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from maxtool.compiler.fusion.linear_fusions import reads_buffers
+from maxtool.compiler.fusion.linear_fusions import ACTIVATION, GATE, reads_buffers
 from maxtool.compiler.fusion.matcher import Fusion, Match, op
-from maxtool.compiler.kernels.formulas import ACTIVATIONS
 from maxtool.compiler.kernels.kernel_options import Epilogue, EpilogueStep
 from maxtool.dtype import DType
 from maxtool.graph import BufferType, Node, Tensor
@@ -19,7 +18,6 @@ from maxtool.graph.ops.neural import WEIGHT_DTYPES
 
 FUSED = "fused_linear"
 PRODUCT = f"linear {FUSED}"
-ACTIVATION = " ".join(sorted(ACTIVATIONS))
 
 # Matrices of one kernel, and steps of an epilogue at most: each is more code.
 MOST_MATRICES = 4
@@ -101,15 +99,7 @@ def _siblings(match: Match) -> Node | None:
 
 # Products take in what is done to their results before those of one input are joined.
 EPILOGUE_FUSIONS = (
-    Fusion(
-        (
-            op("mul", "active up -> product", commutes=True),
-            op(ACTIVATION, "gate -> active"),
-            op("linear", "x *gate_operands -> gate"),
-            op("linear", "x *up_operands -> up"),
-        ),
-        _gated,
-    ),
+    Fusion(GATE, _gated),
     Fusion(
         (
             op(f"add mul {ACTIVATION}", "product *more -> result", commutes=True),

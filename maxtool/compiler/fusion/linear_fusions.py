@@ -9,9 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from maxtool.compiler.fusion.matcher import Fusion, Match, op
+from maxtool.compiler.kernels.formulas import ACTIVATIONS
 from maxtool.graph import BufferType, Node, Tensor
 from maxtool.graph.ops import OPS
 from maxtool.graph.ops.neural import WEIGHT_DTYPES
+
+ACTIVATION = " ".join(sorted(ACTIVATIONS))
+
+# The product of two linear layers of one input, the first of which an activation has passed.
+GATE = (
+    op("mul", "active up -> product", commutes=True),
+    op(ACTIVATION, "gate -> active"),
+    op("linear", "x *gate_operands -> gate"),
+    op("linear", "x *up_operands -> up"),
+)
 
 
 def has_kernel(x: Tensor, y: Tensor) -> bool:

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from maxtool.compiler.fusion.linear_fusions import reads_buffers
+from maxtool.compiler.fusion.linear_fusions import GATE, reads_buffers
 from maxtool.compiler.fusion.matcher import Fusion, Match, op
-from maxtool.compiler.kernels.formulas import ACTIVATIONS
 from maxtool.dtype import DType
 from maxtool.graph import BufferType, Node, Shape
 from maxtool.graph.ops.neural import WEIGHT_DTYPES
@@ -112,15 +111,7 @@ PRODUCT_FUSIONS = (
         ),
         _with_residual,
     ),
-    Fusion(
-        (
-            op("mul", "active up -> product", commutes=True),
-            op(" ".join(sorted(ACTIVATIONS)), "gate -> active"),
-            op("linear", "x *gate_operands -> gate"),
-            op("linear", "x *up_operands -> up"),
-        ),
-        _gated,
-    ),
+    Fusion(GATE, _gated),
     Fusion((op("linear", "x *operands -> product"),), _few),
     Fusion(
         (
