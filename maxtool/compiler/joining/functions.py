@@ -31,12 +31,12 @@ def join_kernels() -> Any:  # noqa: ANN401 - tvm ships no types
 
 def joined(module: Any) -> Any:  # noqa: ANN401
     """A module with the kernels of all marked functions joined."""
-    builder = relax.BlockBuilder(module)
+    builder, kernels = relax.BlockBuilder(module), LoweredKernels(module)
     for name in sorted(module.get_global_vars(), key=lambda one: str(one.name_hint)):
         function = module[name]
         if isinstance(function, relax.Function) and JOINED in (function.attrs or {}):
             hint = f"{name.name_hint}_kernels"
-            builder.update_func(name, _Joining(module, builder, function, hint).function())
+            builder.update_func(name, _Joining(kernels, builder, function, hint).function())
     return _without_unused(builder.finalize())
 
 
@@ -60,20 +60,37 @@ def _without_unused(module: Any) -> Any:  # noqa: ANN401
     return tvm.IRModule(kept, attrs=module.attrs, global_infos=module.global_infos)
 
 
+class LoweredKernels:
+    """Kernels of a module lowered for fixed sizes, each once for all functions that call it."""
+
+    def __init__(self, module: Any) -> None:  # noqa: ANN401
+        self._module = module
+        self._lowered: dict[tuple[object, ...], PrimFunc | None] = {}
+
+    def of(self, name: Expr, types: Sequence[Expr]) -> PrimFunc | None:
+        """A kernel lowered for tensors of these types; None if it cannot be joined with others."""
+        if not all(map(_is_fixed, types)):
+            return None
+        shapes = tuple(map(sizes_of, types))
+        key = (str(name.name_hint), shapes)
+        if key not in self._lowered:
+            self._lowered[key] = _joinable(lowered(self._module[name], shapes))
+        return self._lowered[key]
+
+
 class _Joining:
     """One Relax function while its kernels are joined; ``builder`` gets those that result."""
 
     def __init__(
         self,
-        module: Any,  # noqa: ANN401
+        kernels: LoweredKernels,
         builder: relax.BlockBuilder,
         function: Expr,
         hint: str,
     ) -> None:
-        self._module, self._builder, self._own, self._hint = module, builder, function, hint
+        self._kernels, self._builder, self._own, self._hint = kernels, builder, function, hint
         self._memory = {hash(each): Memory(each.ty, each) for each in function.params}
         self._tuples: dict[int, tuple[Memory, ...]] = {}
-        self._lowered: dict[tuple[object, ...], PrimFunc | None] = {}
         self._bindings = [each for block in function.body.blocks for each in block.bindings]
         self._last_use = _last_uses([*(each.value for each in self._bindings), function.body.body])
 
@@ -140,23 +157,13 @@ class _Joining:
         )
         seen = [each.ty for each in value.args[1].fields]
         written = [own for index, own in zip(indices, types, strict=True) if index < 0]
-        function = self._prepared(value.args[0], [*seen, *written])
+        function = self._kernels.of(value.args[0], [*seen, *written])
         return None if function is None else KernelCall(function, operands, results)
 
     def _operand(self, value: Expr) -> Memory:
         """The memory of a variable, or of a constant."""
         known = self._memory.get(hash(value)) if isinstance(value, tvm.ir.Var) else None
         return Memory(value.ty, value) if known is None else known
-
-    def _prepared(self, name: Expr, types: Sequence[Expr]) -> PrimFunc | None:
-        """A kernel lowered for tensors of these types; None if it cannot be joined with others."""
-        if not all(map(_is_fixed, types)):
-            return None
-        shapes = tuple(map(sizes_of, types))
-        key = (str(name.name_hint), shapes)
-        if key not in self._lowered:
-            self._lowered[key] = _joinable(lowered(self._module[name], shapes))
-        return self._lowered[key]
 
     def _finished(self, run: Run, end: int) -> list[Binding]:
         """The bindings in place of a run that ends before binding ``end``."""

@@ -16,15 +16,15 @@ Stmt: TypeAlias = Any
 PrimFunc: TypeAlias = Any
 Shapes: TypeAlias = Sequence[Sequence[int]]
 
-# As in the pipeline of CPU kernels, up to buffers of one dimension; what cannot be reached for
-# these sizes is dropped before that is done, as it takes most of the time.
+# As in the pipeline of CPU kernels, up to buffers of one dimension. What cannot be reached for
+# these sizes is dropped first, as it is most of a kernel.
 _LOWERING = (
+    tirx.transform.StmtSimplify,
     s_tir.transform.LowerInitBlock,
     s_tir.transform.PlanAndUpdateBufferAllocationLocation,
     s_tir.transform.ConvertBlocksToOpaque,
     s_tir.transform.LowerMatchBuffer,
     s_tir.transform.LowerOpaqueBlock,
-    tirx.transform.StmtSimplify,
     tirx.transform.RemoveNoOp,
     tirx.transform.FlattenBuffer,
 )

@@ -11,13 +11,20 @@ from tvm import tirx
 
 from maxtool.compiler.joining.instance import PrimFunc, buffer_of, instance
 from maxtool.compiler.joining.region import Region, flattened, parts_of
+from maxtool.compiler.kernels.cpu.cpu_passes import FLAT
 
 Expr: TypeAlias = Any  # tvm ships no types
 Binding: TypeAlias = Any
 TensorType: TypeAlias = Any
 
-# What a joined kernel says of itself, as all that are written by hand.
-ATTRIBUTES = {"op_pattern": 8, "s_tir": True, "tirx.is_scheduled": True, "tirx.noalias": True}
+# What a joined kernel says of itself, as all that are written by hand, and that it is flat.
+ATTRIBUTES = {
+    FLAT: True,
+    "op_pattern": 8,
+    "s_tir": True,
+    "tirx.is_scheduled": True,
+    "tirx.noalias": True,
+}
 # What memory is taken for that may be the same as other memory.
 POSSIBLY_SHARED = -1
 
