@@ -266,12 +266,12 @@ def _typed(
     graphs = [graph_of(module, entry) for entry in _entries(module, planned.recipe)]
     storage = LoweringPlan(graphs, target).storage
     readable = {name: each.readable(target.kind) for name, each in storage.items()}
-    types = mixed_types(planned, request.quantize, readable)
+    types, notes = mixed_types(planned, request.quantize, readable)
     weights = module.raw_state_dict()
     for name, chosen in types.items():
         weights[name].dtype = chosen.dtype
         weights[name].quantization_encoding = chosen.encoding if chosen.stays else None
-    return types, list(remarks(types))
+    return types, [*notes, *remarks(types)]
 
 
 def _may_mix(request: Request, planned: Plan) -> bool:

@@ -7,7 +7,6 @@ and without ``--quantize``, all have one type.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,16 +15,16 @@ from maxtool.artifact.contents import Read
 from maxtool.artifact.request import DTYPES
 from maxtool.dtype import DType
 from maxtool.quantization import QuantizationEncoding, quantize
+from maxtool.quantization.scheme import ChosenType, Scheme
 from maxtool.recipe import Binding, Plan
+from maxtool.recipe.quantized_types import parameter_types
+from maxtool.recipe.quantizing_notes import check_requantized, fallback_notes
 from maxtool.weights.names import first_of
 from maxtool.weights.weight_data import WeightData
 
-# Matrices that are not quantized unless the source has them so, as llama.cpp does it: routers,
-# which would send tokens to other experts, and the vectors of positions and of types of tokens.
-KEPT = re.compile(r"(^|\.)(router|position|token_type)\.weight$")
-# Three values are too few for the vectors of tokens and for the head.
-TERNARY = frozenset({QuantizationEncoding.TQ1_0, QuantizationEncoding.TQ2_0})
-NOT_TERNARY = frozenset({"embed.weight", "lm_head.weight"})
+# What becomes of rows that are not of whole blocks of any type.
+KEPT = "not quantized"
+UNREADABLE = "not quantized, as what reads them takes no blocks"
 # The type of what was quantized, and is stored decoded.
 DECODED = DType.bfloat16
 
@@ -67,28 +66,47 @@ def natural_dtype(planned: Plan) -> DType:
 
 def mixed_types(
     planned: Plan,
-    asked: QuantizationEncoding | None,
+    scheme: Scheme | None,
     readable: Mapping[str, Collection[QuantizationEncoding]],
-) -> dict[str, MatrixType]:
-    """A type for each matrix, as the source has it or as asked for.
+) -> tuple[dict[str, MatrixType], list[str]]:
+    """A type for each matrix, as the source has it or as asked for; and what to tell of them.
 
     Args:
         planned: The checkpoint matched with the recipe.
-        asked: The encoding that ``--quantize`` names, if it does.
+        scheme: How matrices are to be quantized, if they are.
         readable: The encodings that there are kernels for, by the name of the matrix; none where
             something reads it that has no such kernel.
     """
+    wanted = {} if scheme is None else parameter_types(planned, scheme)
+    notes = [] if scheme is None else fallback_notes(wanted, strict=scheme.strict, last=KEPT)
+    types = {
+        binding.parameter: _chosen(
+            binding, wanted.get(binding.parameter), readable.get(binding.parameter, ())
+        )
+        for binding in matrices(planned)
+    }
+    check_requantized([*_again(planned, types)], scheme)
+    return types, notes
 
-    def chosen(binding: Binding) -> MatrixType:
-        known = readable.get(binding.parameter, ())
-        own = _own_type(binding, known)
-        if asked is None or asked is binding.encoding:
-            return own
-        if remark := _refusal(binding, asked, known):
-            return replace(own, remark=remark)
-        return _encoded(asked, known)
 
-    return {binding.parameter: chosen(binding) for binding in matrices(planned)}
+def _chosen(
+    binding: Binding, wanted: ChosenType | None, known: Collection[QuantizationEncoding]
+) -> MatrixType:
+    """The type that a matrix is wanted to have, or its own where it cannot have it."""
+    own = _own_type(binding, known)
+    if wanted is None or wanted.type is binding.encoding:
+        return own
+    if isinstance(wanted.type, DType):
+        return own if wanted.missed else MatrixType(wanted.type)
+    return _encoded(wanted.type, known) if known else replace(own, remark=UNREADABLE)
+
+
+def _again(planned: Plan, types: Mapping[str, MatrixType]) -> Iterator[str]:
+    """The matrices that are quantized in the source, and are to be otherwise."""
+    for binding in matrices(planned):
+        encoding = types[binding.parameter].encoding
+        if is_quantized(binding) and encoding is not None and encoding is not binding.encoding:
+            yield binding.parameter
 
 
 def _own_type(binding: Binding, known: Collection[QuantizationEncoding]) -> MatrixType:
@@ -107,19 +125,6 @@ def _encoded(encoding: QuantizationEncoding, known: Collection[QuantizationEncod
         return MatrixType(DType.float32, encoding, stays=True)
     why = f"no kernel reads {encoding.name}" if known else "what reads them takes no blocks"
     return MatrixType(DECODED, encoding, remark=f"decoded to {DECODED.value}, as {why}")
-
-
-def _refusal(
-    binding: Binding, asked: QuantizationEncoding, known: Collection[QuantizationEncoding]
-) -> str:
-    """Return why a matrix is not encoded as asked for; empty if it can be."""
-    row, name = binding.shape[-1], binding.parameter
-    if row % asked.elements_per_block:
-        blocks = f"whole {asked.name} blocks of {asked.elements_per_block}"
-        return f"not quantized, as rows of {row} are not {blocks}"
-    if KEPT.search(name) or (asked in TERNARY and name in NOT_TERNARY):
-        return f"not quantized to {asked.name}, which would change too much"
-    return "" if known else "not quantized, as what reads them takes no blocks"
 
 
 def remarks(types: Mapping[str, MatrixType]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from maxtool.artifact.input_types import EntrySpec
 from maxtool.artifact.user_module import ModuleReference
 from maxtool.dtype import DType
-from maxtool.quantization import QuantizationEncoding
+from maxtool.quantization.scheme import Scheme
 
 DTYPES = (DType.float32, DType.float16, DType.bfloat16)
 
@@ -41,8 +41,8 @@ class Request(Options):
     # Of the matrices. If None that of the source if all its matrices have one of the three that
     # kernels read, else float32; quantized ones stay so, and for GPUs become float16.
     dtype: DType | None = None
-    # Of the matrices that can have it; those of the source if None. Only for CPUs.
-    quantize: QuantizationEncoding | None = None
+    # How matrices are quantized; as in the source if None. Only for CPUs.
+    quantize: Scheme | None = None
     # Of keys and values in the cache. If None float16, or float32 where matrices are float32 or the
     # CPU does not convert; on GPUs that of the matrices.
     kv_dtype: DType | None = None

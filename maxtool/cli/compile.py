@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maxtool.cli import complete, options
+from maxtool.cli import complete, options, quantizing
 from maxtool.cli.compile_report import show, summary
 from maxtool.cli.optional_values import CHECKS
 from maxtool.cli.output import Output
@@ -95,15 +95,13 @@ def compile(  # noqa: A001 - the command's name
             autocompletion=complete.one_of(*options.DTYPES),
         ),
     ] = None,
-    quantize: Annotated[
-        str | None,
-        typer.Option(
-            "--quantize",
-            metavar="ENCODING",
-            help="Block encoding of the matrices, on CPUs: Q8_0, ...; the source's own if absent.",
-            autocompletion=complete.encodings,
-        ),
-    ] = None,
+    quantize: quantizing.Quantize = None,
+    pure: quantizing.Pure = False,
+    tensor_type: quantizing.TensorType = None,
+    output_tensor_type: quantizing.OutputType = None,
+    token_embedding_type: quantizing.EmbeddingType = None,
+    allow_requantize: quantizing.Requantize = False,
+    strict: quantizing.Strict = False,
     kv_dtype: Annotated[
         str | None,
         typer.Option(
@@ -174,6 +172,15 @@ def compile(  # noqa: A001 - the command's name
     path = options.local_source(source)
     module = artifact.parse_reference(source)
     against = options.parse_check(check or CHECKS[0])
+    scheme = quantizing.parse_scheme(
+        quantize,
+        pure=pure,
+        tensors=tensor_type,
+        output=output_tensor_type,
+        embedding=token_embedding_type,
+        requantize=allow_requantize,
+        strict=strict,
+    )
     of_module = {"--weights": weights, "--prefix": prefix, "--input": input, "--entry": entry}
     of_recipe = {
         "--recipe": recipe,
@@ -216,7 +223,7 @@ def compile(  # noqa: A001 - the command's name
             kv_dtype=options.parse_dtype(kv_dtype, "--kv-dtype"),
             context=context,
             batch=batch,
-            quantize=options.parse_encoding(quantize),
+            quantize=scheme,
             pooling=options.parse_pooling(pooling),
             normalize=normalize,
             against=against,

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from maxtool.quantization.scheme import StoredType
 
 
 def one_of(*values: str) -> Callable[[str], list[str]]:
@@ -17,11 +21,30 @@ def recipes(incomplete: str) -> list[str]:
     return _beginning(recipe_names(), incomplete)
 
 
-def encodings(incomplete: str) -> list[str]:
-    """Completes to a block encoding that can be written."""
+def mix_names() -> list[str]:
+    """The names that ``--quantize`` knows: mixes, and types that stand for some."""
+    from maxtool.quantization.mixes import ALIASES, MIXES
+
+    return sorted({*MIXES, *ALIASES, "MXFP4"})
+
+
+def mixes(incomplete: str) -> list[str]:
+    """Completes to a mix, or a type that stands for some."""
+    return _beginning(mix_names(), incomplete)
+
+
+def stored_types(incomplete: str) -> list[str]:
+    """Completes to a type that a tensor can be written as."""
+    return _beginning(list(writable_types()), incomplete)
+
+
+def writable_types() -> dict[str, StoredType]:
+    """The types that tensors can be written as, by the names that users give."""
+    from maxtool.dtype import DType
     from maxtool.quantization.codec import ENCODABLE
 
-    return _beginning([encoding.name for encoding in ENCODABLE], incomplete)
+    blocks = {each.name: each for each in sorted(ENCODABLE, key=lambda each: each.name)}
+    return {**blocks, "F16": DType.float16, "BF16": DType.bfloat16, "F32": DType.float32}
 
 
 def _beginning(values: Sequence[str], incomplete: str) -> list[str]:

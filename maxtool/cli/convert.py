@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maxtool.cli import complete, options, units
+from maxtool.cli import complete, options, quantizing, units
 from maxtool.cli.output import Output
 
 if TYPE_CHECKING:
     from maxtool.conversion import Conversion, Report
 
-SCHEMA = "maxtool.convert/1"
+SCHEMA = "maxtool.convert/2"
 
 
 def convert(
@@ -46,15 +46,13 @@ def convert(
             autocompletion=complete.one_of(*options.DTYPES),
         ),
     ] = None,
-    quantize: Annotated[
-        str | None,
-        typer.Option(
-            "--quantize",
-            metavar="ENCODING",
-            help="Block encoding of the matrices in a GGUF file: Q8_0, ...",
-            autocompletion=complete.encodings,
-        ),
-    ] = None,
+    quantize: quantizing.Quantize = None,
+    pure: quantizing.Pure = False,
+    tensor_type: quantizing.TensorType = None,
+    output_tensor_type: quantizing.OutputType = None,
+    token_embedding_type: quantizing.EmbeddingType = None,
+    allow_requantize: quantizing.Requantize = False,
+    strict: quantizing.Strict = False,
     name: options.Name = None,
     force: options.Force = False,
     dry_run: options.DryRun = False,
@@ -70,7 +68,15 @@ def convert(
         to=None if to is None else asked.parse_target(to),
         recipe=None if recipe is None else options.local_recipe(recipe),
         dtype=options.parse_dtype(dtype),
-        encoding=options.parse_encoding(quantize),
+        quantize=quantizing.parse_scheme(
+            quantize,
+            pure=pure,
+            tensors=tensor_type,
+            output=output_tensor_type,
+            embedding=token_embedding_type,
+            requantize=allow_requantize,
+            strict=strict,
+        ),
         force=force,
         ignore=frozenset(ignore_config or ()),
         name=name,

@@ -15,7 +15,6 @@ from maxtool.errors import UsageError
 if TYPE_CHECKING:
     from maxtool.artifact.request import Against
     from maxtool.dtype import DType
-    from maxtool.quantization import QuantizationEncoding
 
 
 DTYPES = ("float32", "float16", "bfloat16")
@@ -129,16 +128,3 @@ def parse_dtype(text: str | None, option: str = "--dtype") -> DType | None:
     name = ALIASES.get(text.lower(), text.lower())
     _check_known(option, text, name, DTYPES)
     return DType(name)
-
-
-def parse_encoding(text: str | None) -> QuantizationEncoding | None:
-    """The block encoding that a user names for matrices, of those that can be written."""
-    from maxtool.quantization.codec import ENCODABLE
-
-    if text is None:
-        return None
-    known = {encoding.name: encoding for encoding in ENCODABLE}
-    if text.upper() in known:
-        return known[text.upper()]
-    what = f"--quantize {text!r} is not an encoding that can be written"
-    raise UsageError(what, hint=f"there are {', '.join(sorted(known))}")

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from maxtool.conversion import gguf_metadata, hf_files
 from maxtool.conversion.output_tensors import TensorSource, is_rounded, planned_tensors
 from maxtool.conversion.replaceable import strangers
@@ -168,6 +170,8 @@ def _describe(conversion: Conversion) -> None:
         conversion.notes += notes
         description = MADE[request.target](planned, specs, tokenizer, request.name)
     if request.target == "gguf":
+        if request.quantize is not None:
+            description[gguf_metadata.FILE_TYPE] = np.uint32(request.quantize.mix.number)
         conversion.metadata = description
         if planned.dialect != "gguf":
             conversion.notes += written_notes(planned.recipe, "gguf", planned.config)

@@ -12,6 +12,8 @@ from maxtool.conversion.output_types import SourceTensor, choose, main_type
 from maxtool.conversion.request import DIALECT, Request
 from maxtool.dtype import DType
 from maxtool.recipe import OutputTensor, Plan, computed_tensors, emissions, left_out
+from maxtool.recipe.quantized_types import gguf_types
+from maxtool.recipe.quantizing_notes import check_requantized, fallback_notes
 from maxtool.recipe.step import Array
 from maxtool.weights import TensorSpec
 from maxtool.weights.names import first_of
@@ -28,11 +30,13 @@ def planned_tensors(planned: Plan, request: Request) -> tuple[list[TensorSource]
     emitted = emissions(planned.recipe, DIALECT[request.target], planned.config, shapes)
     emitted.sort(key=_order(planned, request))
     pairs = [(natural(planned, emission), emission) for emission in emitted]
-    chosen = [choose(one, request) for one, _ in pairs]
-    specs = _narrowed(planned, request, [spec for spec, _ in chosen], emitted)
+    types = {} if request.quantize is None else gguf_types(planned, emitted, request.quantize)
+    chosen = [choose(one, request, types.get(one.name)) for one, _ in pairs]
+    specs = _narrowed(planned, request, chosen, emitted)
     notes = left_out(planned.recipe, DIALECT[request.target], planned.config, shapes)
-    notes += [note for _, note in chosen if note is not None]
-    notes += _quantized_before([n for n, _ in pairs], specs)
+    if request.quantize is not None:
+        notes += fallback_notes(types, strict=request.quantize.strict)
+    notes += _quantized_before([n for n, _ in pairs], specs, request)
     return _with_computed(planned, request, list(zip(specs, emitted, strict=True))), notes
 
 
@@ -116,13 +120,16 @@ def _fits(array: Array, dtype: DType) -> bool:
     return back.tobytes() == array.tobytes()
 
 
-def _quantized_before(naturals: list[SourceTensor], specs: list[TensorSpec]) -> list[str]:
+def _quantized_before(
+    naturals: list[SourceTensor], specs: list[TensorSpec], request: Request
+) -> list[str]:
     """Notes on what becomes of tensors that the source has in blocks, a line for each thing."""
     blocks = [(n, s) for n, s in zip(naturals, specs, strict=True) if n.blocks]
     decoded = sum(spec.encoding is None for _, spec in blocks)
     again = [s.name for n, s in blocks if s.encoding is not None and s.encoding is not n.encoding]
     notes = [f"{decoded} quantized tensors are decoded"] if decoded else []
     if again:
+        check_requantized(again, request.quantize)
         what = "quantized before, and quantized again at a further loss"
         notes.append(f"{what}: {first_of(again, 1)}")
     return notes

@@ -1,12 +1,11 @@
 """Choice of the element type or block encoding of each tensor of an output.
 
-For GGUF the rules are those of llama.cpp's ``convert_hf_to_gguf.py``: vectors, norms and what is no
-weight stay float32, and rows that are no whole number of blocks become float16.
+For GGUF the rules are those of llama.cpp's ``convert_hf_to_gguf.py``, vectors, norms and what is no
+weight staying float32, and for quantized matrices those of llama-quantize (:mod:`..scheme`).
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,22 +13,12 @@ from dataclasses import dataclass
 from maxtool.conversion.request import Request
 from maxtool.dtype import DType
 from maxtool.quantization import QuantizationEncoding
+from maxtool.quantization.scheme import ALWAYS_FLOAT32, ChosenType
 from maxtool.recipe.step import Shape
 from maxtool.weights import TensorSpec
 
-# Tensors that llama.cpp only takes as float32: norms, biases, routers of experts, embeddings of
-# positions and token types.
-ALWAYS_FLOAT32 = re.compile(
-    r"_norm\.weight$|(?<!\.weight)$|\.ffn_gate_inp(_shexp)?\.weight$"
-    r"|^(position_embd|token_types)\.weight$"
-)
-FALLBACK = DType.float16
-# Three values are too few for the embedding and the head, which llama.cpp keeps as float16 then.
-TERNARY = frozenset({QuantizationEncoding.TQ1_0, QuantizationEncoding.TQ2_0})
-NEVER_TERNARY = frozenset({"token_embd.weight", "output.weight"})
-
-# llama.h's enum llama_ftype, by what most of a file's elements are; of the mixes of Q3_K, Q4_K and
-# Q5_K the smallest, which llama-quantize --pure makes of that type alone.
+# llama.h's enum llama_ftype, by what most of a file's elements are where it is not known which mix
+# it is; of the mixes of Q3_K, Q4_K and Q5_K the smallest.
 FILE_TYPES: Mapping[DType | QuantizationEncoding, int] = {
     DType.float32: 0,
     DType.float16: 1,
@@ -76,19 +65,19 @@ def stays_float32(name: str, shape: Shape) -> bool:
     return len(shape) < 2 or ALWAYS_FLOAT32.search(name) is not None
 
 
-def choose(tensor: SourceTensor, request: Request) -> tuple[TensorSpec, str | None]:
-    """Return the output form of a tensor, and a remark about it, if there is one."""
+def choose(tensor: SourceTensor, request: Request, chosen: ChosenType | None) -> TensorSpec:
+    """The output form of a tensor; ``chosen`` is the type that quantizing gives it, if it does."""
     if request.target != "gguf":
-        return _spec(tensor, request.dtype or tensor.dtype), None
+        return _spec(tensor, request.dtype or tensor.dtype)
+    if chosen is not None:
+        return _spec(tensor, chosen.type)
     if stays_float32(tensor.name, tensor.shape):
-        return _spec(tensor, DType.float32), None
-    if request.encoding is not None:
-        return _quantized(tensor, request.encoding)
+        return _spec(tensor, DType.float32)
     if request.dtype is not None:
-        return _spec(tensor, request.dtype), None
+        return _spec(tensor, request.dtype)
     if tensor.encoding is not None:
-        return TensorSpec(tensor.name, DType.float32, tensor.shape, tensor.encoding), None
-    return _spec(tensor, DType.float32 if tensor.dtype is DType.float64 else tensor.dtype), None
+        return _spec(tensor, tensor.encoding)
+    return _spec(tensor, DType.float32 if tensor.dtype is DType.float64 else tensor.dtype)
 
 
 def main_type(specs: Iterable[TensorSpec]) -> DType | QuantizationEncoding:
@@ -101,17 +90,7 @@ def main_type(specs: Iterable[TensorSpec]) -> DType | QuantizationEncoding:
     return counts.most_common(1)[0][0] if counts else DType.float32
 
 
-def _spec(tensor: SourceTensor, dtype: DType) -> TensorSpec:
-    return TensorSpec(tensor.name, dtype, tensor.shape)
-
-
-def _quantized(
-    tensor: SourceTensor, encoding: QuantizationEncoding
-) -> tuple[TensorSpec, str | None]:
-    row = tensor.shape[-1]
-    if encoding in TERNARY and tensor.name in NEVER_TERNARY:
-        return _spec(tensor, FALLBACK), f"{tensor.name}: written as {FALLBACK.value}, not ternary"
-    if row % encoding.elements_per_block:
-        why = f"rows of {row} are not whole {encoding.name} blocks of {encoding.elements_per_block}"
-        return _spec(tensor, FALLBACK), f"{tensor.name}: {why}; written as {FALLBACK.value}"
-    return TensorSpec(tensor.name, DType.float32, tensor.shape, encoding), None
+def _spec(tensor: SourceTensor, stored: DType | QuantizationEncoding) -> TensorSpec:
+    if isinstance(stored, DType):
+        return TensorSpec(tensor.name, stored, tensor.shape)
+    return TensorSpec(tensor.name, DType.float32, tensor.shape, stored)

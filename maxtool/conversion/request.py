@@ -9,7 +9,7 @@ from typing import Literal
 
 from maxtool.dtype import DType
 from maxtool.errors import UsageError
-from maxtool.quantization import QuantizationEncoding
+from maxtool.quantization.scheme import Scheme
 from maxtool.recipe import Dialect
 from maxtool.recipe.naming import check_name
 
@@ -34,7 +34,7 @@ class Request:
         to: What it is; told from the name of ``output`` when not given.
         recipe: Name or path of the recipe; found from the source when not given.
         dtype: Element type of the matrices; the source's own when not given.
-        encoding: Block encoding of the matrices.
+        quantize: How the matrices are quantized, if they are.
         force: Whether an existing output may be replaced.
         ignore: Configuration keys to pass over.
         name: What the model is called in the output; its own name when not given.
@@ -45,7 +45,7 @@ class Request:
     to: Target | None = None
     recipe: str | None = None
     dtype: DType | None = None
-    encoding: QuantizationEncoding | None = None
+    quantize: Scheme | None = None
     force: bool = False
     ignore: frozenset[str] = frozenset()
     name: str | None = None
@@ -72,11 +72,11 @@ class Request:
                 "write a folder or a GGUF file",
             )
             raise UsageError(what, file=self.output, hint=hint)
-        if self.dtype is not None and self.encoding is not None:
+        if self.dtype is not None and self.quantize is not None:
             raise UsageError("--dtype and --quantize exclude each other")
-        if self.encoding is not None and self.target != "gguf":
-            what = f"--quantize {self.encoding.name} needs a GGUF output"
-            raise UsageError(what, file=self.output, hint="name the output something.gguf")
+        if self.quantize is not None and self.target != "gguf":
+            hint = "name the output something.gguf"
+            raise UsageError("--quantize needs a GGUF output", file=self.output, hint=hint)
 
 
 def parse_target(text: str) -> Target:

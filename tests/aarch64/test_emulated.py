@@ -14,6 +14,7 @@ from maxtool.compiler.kernels.cpu.integer_dot import PLAIN, SETS, instruction_se
 from maxtool.quantization import QuantizationEncoding
 from tests.artifact.quantized_files import SAMPLE, planned
 from tests.parity.yardstick import FOLDER
+from tests.schemes import pure
 
 from .emulation import EMULATED, PYTHON, environment, needs_system
 
@@ -31,7 +32,7 @@ FILES = [("neoverse-v1", f"test_{name}.py") for name in USUAL]
 FILES += [(cpu, QUANTIZED) for cpu in CPUS]
 
 SOURCES = {
-    "Q4_0": (SAMPLE, {"quantize": QuantizationEncoding.Q4_0}),
+    "Q4_0": (SAMPLE, {"quantize": pure(QuantizationEncoding.Q4_0)}),
     "Q4_K_M": (FOLDER / "Q4_K_M.gguf", {}),
 }
 

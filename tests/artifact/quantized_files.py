@@ -17,7 +17,7 @@ SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "fireside"
 def sample_gguf(folder: Path, encoding: QuantizationEncoding) -> Path:
     """The sample model as a GGUF file in that encoding."""
     output = folder / f"{encoding.name}.gguf"
-    command = ["convert", str(SAMPLE), "-o", str(output), "--quantize", encoding.name]
+    command = ["convert", str(SAMPLE), "-o", str(output), "--quantize", encoding.name, "--pure"]
     done = CliRunner().invoke(app, [*command, "--force"])
     assert done.exit_code == 0, done.output
     return output

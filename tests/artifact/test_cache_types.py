@@ -10,7 +10,7 @@ import pytest
 from maxtool import artifact
 from maxtool.dtype import DType
 from maxtool.errors import UsageError
-from maxtool.quantization import QuantizationEncoding
+from maxtool.quantization.scheme import Scheme
 from maxtool.runtime import loader
 from tests.artifact.measure import BOUND, Compile, error, greedy, logits, recorded
 from tests.effort import thinned
@@ -93,7 +93,7 @@ def test_the_cache_of_quantized_matrices(
     request = artifact.Request(
         sample,
         tmp_path / "out",
-        quantize=QuantizationEncoding.Q8_0,
+        quantize=Scheme.named("Q8_0"),
         kv_dtype=kv_dtype,
         target="cpu:x86-64-v3",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ from maxtool.dtype import DType
 from maxtool.errors import UsageError
 from maxtool.quantization import QuantizationEncoding, quantize
 from maxtool.quantization.codec import ENCODABLE
+from maxtool.quantization.scheme import FALLBACKS
 from tests.artifact.quantized_files import SAMPLE, planned, sample_gguf
+from tests.schemes import pure
 
 E = QuantizationEncoding
 
@@ -54,15 +57,18 @@ def test_quantizing_says_what_it_leaves_as_it_is(
     encoding: QuantizationEncoding, tmp_path: Path
 ) -> None:
     """Rows of 96 are three blocks of 32 and none of 256; three values have no kernel."""
-    build = planned(SAMPLE, tmp_path / "out", quantize=encoding)
+    build = planned(SAMPLE, tmp_path / "out", quantize=pure(encoding))
     if encoding.elements_per_block == 32:
         assert list(type_bytes(build.contents)) == [encoding.name]
         assert build.notes == []
         return
-    stored = encoding.name if encoding in LAYOUTS else "bfloat16"
-    assert set(type_bytes(build.contents)) == {"float32", stored}
-    blocks = f"whole {encoding.name} blocks of 256"
-    left = f"25 matrices are not quantized, as rows of 96 are not {blocks}"
+    stored, nearest = encoding.name if encoding in LAYOUTS else "bfloat16", FALLBACKS[encoding].name
+    ternary = encoding in (E.TQ1_0, E.TQ2_0)  # with an embedding of float16
+    assert set(type_bytes(build.contents)) == {stored, nearest} | (
+        {"float16"} if ternary else set()
+    )
+    blocks = f"rows are not whole {encoding.name} blocks of 256"
+    left = f"{24 if ternary else 25} tensors are quantized to {nearest}, as {blocks}"
     decoded = f"4 matrices are decoded to bfloat16, as no kernel reads {encoding.name}"
     expected = [left] if encoding in LAYOUTS else [left, decoded]
     for note, beginning in zip(build.notes, expected, strict=True):
@@ -72,7 +78,7 @@ def test_quantizing_says_what_it_leaves_as_it_is(
 
 
 def test_quantizing_gives_the_bytes_that_converting_gives(gguf: Any, tmp_path: Path) -> None:
-    ours = planned(SAMPLE, tmp_path / "out", quantize=E.Q4_0).contents
+    ours = planned(SAMPLE, tmp_path / "out", quantize=pure(E.Q4_0)).contents
     theirs = planned(gguf(E.Q4_0), tmp_path / "out").contents
     assert ours.storage == theirs.storage
     for name in ("embed.weight", "layers.1.attn.q.weight"):
@@ -80,7 +86,11 @@ def test_quantizing_gives_the_bytes_that_converting_gives(gguf: Any, tmp_path: P
 
 
 def test_what_is_quantized_is_quantized_again(gguf: Any, tmp_path: Path) -> None:
-    build = planned(gguf(E.Q8_0), tmp_path / "out", quantize=E.Q4_0)
+    source = gguf(E.Q8_0)
+    with pytest.raises(UsageError, match="--allow-requantize"):
+        planned(source, tmp_path / "out", quantize=pure(E.Q4_0))
+    again = replace(pure(E.Q4_0), requantize=True)
+    build = planned(source, tmp_path / "out", quantize=again)
     assert list(type_bytes(build.contents)) == ["Q4_0"]
     decoded = build.plan.read("layers.0.mlp.up.weight").astype(DType.float32).data
     actual = build.contents.read("layers.0.mlp.up.weight").data
@@ -98,11 +108,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def test_quantizing_is_refused_where_it_makes_no_sense(name: str, tmp_path: Path) -> None:
     options, message = REFUSED[name]
     with pytest.raises(UsageError, match=message):
-        planned(SAMPLE, tmp_path / "out", quantize=E.Q8_0, **options)
+        planned(SAMPLE, tmp_path / "out", quantize=pure(E.Q8_0), **options)
 
 
 def test_a_wrong_type_is_told_with_those_that_there_are(tmp_path: Path) -> None:
     command = ["compile", str(SAMPLE), "-o", str(tmp_path / "out"), "--quantize", "Q8_K"]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 2
-    assert "Q5_K, Q6_K, Q8_0, TQ1_0" in done.stderr
+    assert "Q5_K_S, Q6_K, Q8_0, TQ1_0" in done.stderr

@@ -34,6 +34,7 @@ from maxtool.weights import WeightData, open_checkpoint
 from tests.artifact.measure import error
 from tests.artifact.quantized_files import SAMPLE, planned, sample_gguf
 from tests.artifact.random_checkpoint import random_checkpoint
+from tests.schemes import pure
 
 Array = np.ndarray[Any, Any]
 Made: TypeAlias = tuple[artifact.Build, artifact.Report]
@@ -172,7 +173,7 @@ def test_rows_that_fill_the_last_record_are_told_and_read_right(tmp_path: Path) 
     sizes = SMALL | {"vocab_size": 65, "intermediate_size": 64, "num_hidden_layers": 1}
     source = random_checkpoint(tmp_path / "source", "tiny-llama", **sizes)
     output = tmp_path / "out"
-    build = planned(source, output, quantize=E.Q4_1, check=True)
+    build = planned(source, output, quantize=pure(E.Q4_1), check=True)
     assert any("more room than in a file" in note for note in build.notes)
     report = artifact.make(build)
     assert report.check is not None
@@ -181,7 +182,7 @@ def test_rows_that_fill_the_last_record_are_told_and_read_right(tmp_path: Path) 
 
 def test_parts_for_devices_are_cut_between_blocks(tmp_path: Path) -> None:
     source = random_checkpoint(tmp_path / "source", "tiny-llama", **SMALL)
-    builds = [planned(source, tmp_path / f"{n}", quantize=E.Q8_0, devices=n) for n in (1, 2)]
+    builds = [planned(source, tmp_path / f"{n}", quantize=pure(E.Q8_0), devices=n) for n in (1, 2)]
     whole, parts = (build.contents.storage["layers.0.attn.o.weight"] for build in builds)
     assert (whole.shape, parts.shape, parts.encoding) == ((64, 64), (64, 32), E.Q8_0)
     for build in builds:
@@ -193,7 +194,7 @@ def test_parts_for_devices_are_cut_between_blocks(tmp_path: Path) -> None:
 
 def test_parts_that_would_cut_blocks_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="3 blocks of 32 elements"):
-        planned(SAMPLE, tmp_path / "out", quantize=E.Q8_0, devices=2)
+        planned(SAMPLE, tmp_path / "out", quantize=pure(E.Q8_0), devices=2)
 
 
 def test_a_module_keeps_its_blocks(tmp_path: Path) -> None:
@@ -267,7 +268,7 @@ def test_experts_stay_quantized_and_routers_as_they_are(
 ) -> None:
     sizes = {"hidden_size": 64, "intermediate_size": 96, **HEADS}
     source = random_checkpoint(tmp_path / "source", "tiny-mixtral", **sizes)
-    build = planned(source, tmp_path / "out", quantize=encoding, check=True)
+    build = planned(source, tmp_path / "out", quantize=pure(encoding), check=True)
     kinds = {name: one.type_name for name, one in build.contents.storage.items()}
     assert kinds["layers.0.mlp.gate.weight"] == encoding.name
     assert kinds["layers.0.mlp.router.weight"] == "float32"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gguf import GGUFReader
 from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner, Result
 
@@ -71,7 +72,7 @@ def test_dry_run_says_the_exact_bytes(tmp_path: Path) -> None:
         assert planned.exit_code == 0
         assert list(tmp_path.iterdir()) == []
         content = json.loads(planned.stdout)
-        assert content["schema"] == "maxtool.convert/1"
+        assert content["schema"] == "maxtool.convert/2"
         assert content["dry_run"] is True
         assert run(MODEL, "-o", tmp_path / name).exit_code == 0
         written = tmp_path / name
@@ -208,6 +209,13 @@ def test_a_failed_replacement_keeps_the_old_output(tmp_path: Path, source: Path)
         ["--dtype", "int8"],
         ["--quantize", "Q8_K"],
         ["--quantize", "Q8_0", "--dtype", "float16"],
+        ["--pure"],
+        ["--strict", "--dtype", "float16"],
+        ["--quantize", "Q8_0", "--tensor-type", "Q8_0"],
+        ["--quantize", "Q8_0", "--tensor-type", "=Q8_0"],
+        ["--quantize", "Q8_0", "--tensor-type", "*=Q4_K_M"],
+        ["--quantize", "Q8_0", "--tensor-type", "blk.77.*=Q4_K"],
+        ["--quantize", "Q8_0", "--output-tensor-type", "Q9"],
         ["--to", "onnx"],
         ["--recipe", "lama"],
     ],
@@ -333,3 +341,46 @@ def test_the_longest_name(tmp_path: Path) -> None:
     name = "x" * 250 + ".gguf"
     assert run(MODEL, "-o", tmp_path / name).exit_code == 0
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def types(output: Path) -> dict[str, str]:
+    return {t.name: t.tensor_type.name for t in GGUFReader(output).tensors}
+
+
+def test_options_of_quantizing(tmp_path: Path) -> None:
+    source, output = DATA / "fireside-256", tmp_path / "out.gguf"
+    patterns = ["--tensor-type", "*.attn_v.*=q8_0", "--tensor-type", "blk.1.attn_*=BF16"]
+    head = ["--output-tensor-type", "Q5_0"]
+    assert run(source, "-o", output, "--quantize", "q4_k_m", *patterns, *head).exit_code == 0
+    embedding, written = "token_embd.weight", types(output)
+    assert written[embedding] == "Q5_0"
+    assert written["blk.0.attn_v.weight"] == "Q8_0"
+    assert written["blk.1.attn_v.weight"] == "BF16"
+    assert written["blk.0.attn_q.weight"] == "Q4_K"
+    again = ["--force", "--quantize", "Q4_K", "--pure", "--token-embedding-type", "f32"]
+    assert run(source, "-o", output, *again).exit_code == 0
+    assert types(output)[embedding] == "F32"
+    assert types(output)["blk.1.ffn_down.weight"] == "Q4_K"
+
+
+def test_quantizing_again_is_asked_for(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.gguf", tmp_path / "b.gguf"
+    assert run(DATA / "fireside-256", "-o", first, "--quantize", "Q8_0").exit_code == 0
+    refused = run(first, "-o", second, "--quantize", "Q4_K_M")
+    assert refused.exit_code == 2
+    assert "--allow-requantize" in refused.stderr
+    assert not second.exists()
+    done = run(first, "-o", second, "--quantize", "Q4_K_M", "--allow-requantize")
+    assert done.exit_code == 0
+    assert "at a further loss" in done.stderr
+
+
+def test_fallbacks_are_told_in_a_line_each(tmp_path: Path) -> None:
+    result = run(DATA / "tiny-mistral", "-o", tmp_path / "out.gguf", "--quantize", "Q4_K_M")
+    notes = [line for line in result.stderr.splitlines() if "rows are not whole" in line]
+    assert len(notes) == 2
+    strict = run(DATA / "tiny-mistral", "-o", tmp_path / "b", "--quantize", "Q4_K_M", "--strict")
+    assert strict.exit_code == 2
+    file = tmp_path / "b.gguf"
+    strict = run(DATA / "tiny-mistral", "-o", file, "--quantize", "Q4_K_M", "--strict")
+    assert strict.exit_code == 4

@@ -66,6 +66,8 @@ COMPLETED = {
     "convert x --recipe gem": [name for name in recipe_names() if name.startswith("gem")],
     "convert --dtype ": [DType.float32.value, DType.float16.value, DType.bfloat16.value],
     "convert --quantize Q8": ["Q8_0"],
+    "compile --quantize Q4_K": ["Q4_K", "Q4_K_M", "Q4_K_S"],
+    "convert --output-tensor-type BF": ["BF16"],
     "convert --to s": ["safetensors"],
     "compile --po": ["--pooling"],
     "compile --pooling m": ["mean", "max"],

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,13 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from maxtool.conversion import Request, convert, prepare
-from maxtool.conversion.output_types import FILE_TYPES, SourceTensor, choose, stays_float32
+from maxtool.conversion.output_types import FILE_TYPES, stays_float32
 from maxtool.dtype import DType
 from maxtool.errors import MachineLacks, ModelMismatch, OutputExists, UsageError
 from maxtool.quantization import QuantizationEncoding
+from maxtool.quantization.scheme import Scheme
 from maxtool.weights import open_checkpoint
+from tests.schemes import pure
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 TINY = ["tiny-llama", "tiny-llama-tied", "tiny-mistral"]
@@ -193,19 +197,22 @@ class TestValues:
         weights[name][0, 0] = bad
         folder = source("tiny-mistral", **{name: weights[name]})
         with pytest.raises(ModelMismatch, match="Q8_0"):
-            run(folder, tmp_path / "a.gguf", encoding=QuantizationEncoding.Q8_0)
+            run(folder, tmp_path / "a.gguf", quantize=Scheme.named("Q8_0"))
 
 
 def test_what_is_quantized_again_is_said_in_one_line(tmp_path: Path) -> None:
     q4, q8 = QuantizationEncoding.Q4_0, QuantizationEncoding.Q8_0
-    run(DATA / "tiny-mistral", tmp_path / "a.gguf", encoding=q4)
+    run(DATA / "tiny-mistral", tmp_path / "a.gguf", quantize=pure(q4))
     tensors = open_checkpoint(tmp_path / "a.gguf").tensors.values()
     matrices = [info.name for info in tensors if info.encoding is q4]
-    notes, _ = run(tmp_path / "a.gguf", tmp_path / "b.gguf", encoding=q8)
+    with pytest.raises(UsageError, match="--allow-requantize"):
+        run(tmp_path / "a.gguf", tmp_path / "b.gguf", quantize=pure(q8))
+    again = replace(pure(q8), requantize=True)
+    notes, _ = run(tmp_path / "a.gguf", tmp_path / "b.gguf", quantize=again)
     assert len(matrices) > 2
     what = "quantized before, and quantized again at a further loss"
     assert notes == [f"{what}: {matrices[0]} and {len(matrices) - 1} more"]
-    assert run(tmp_path / "a.gguf", tmp_path / "c.gguf", encoding=q4)[0] == []
+    assert run(tmp_path / "a.gguf", tmp_path / "c.gguf", quantize=pure(q4))[0] == []
 
 
 class TestRequests:
@@ -231,9 +238,9 @@ class TestRequests:
     @pytest.mark.parametrize(
         ("name", "options"),
         [
-            ("out", {"encoding": QuantizationEncoding.Q8_0}),
+            ("out", {"quantize": Scheme.named("Q8_0")}),
             ("a.gguf", {"to": "hf"}),
-            ("a.gguf", {"encoding": QuantizationEncoding.Q8_0, "dtype": DType.float16}),
+            ("a.gguf", {"quantize": Scheme.named("Q8_0"), "dtype": DType.float16}),
         ],
     )
     def test_contradictions(self, tmp_path: Path, name: str, options: dict[str, Any]) -> None:
@@ -282,34 +289,25 @@ def test_what_stays_float32(name: str, shape: tuple[int, ...], stays: bool) -> N
     assert stays_float32(name, shape) is stays
 
 
-@pytest.mark.parametrize("encoding", ["TQ1_0", "TQ2_0", "MXFP4", "Q8_0"])
-def test_embedding_and_head_are_never_ternary(encoding: str) -> None:
-    request = Request(Path("a"), Path("a.gguf"), encoding=QuantizationEncoding[encoding])
-    for name in ("token_embd.weight", "output.weight", "blk.0.attn_q.weight"):
-        spec, note = choose(SourceTensor(name, (4, 256), DType.bfloat16, None, False), request)
-        ternary = encoding.startswith("TQ") and not name.startswith("blk")
-        assert spec.type_name == ("F16" if ternary else encoding)
-        assert (note is not None) == ternary
-
-
 @pytest.mark.parametrize("name", ["Q3_K", "Q4_K", "IQ4_XS"])
 def test_a_single_k_type_for_all_matrices(tmp_path: Path, name: str) -> None:
     """Every matrix has the type, where a mix of llama.cpp's gives some more bits."""
     encoding = QuantizationEncoding[name]
     output = tmp_path / "a.gguf"
-    notes, _ = run(DATA / "fireside-256", output, encoding=encoding)
+    notes, _ = run(DATA / "fireside-256", output, quantize=pure(encoding))
     assert not notes
     reader = GGUFReader(output)
     types = {tensor.name: tensor.tensor_type.name for tensor in reader.tensors}
     assert {types[each] for each in types if not each.endswith("norm.weight")} == {name}
-    assert reader.fields["general.file_type"].contents() == FILE_TYPES[encoding]
+    assert reader.fields["general.file_type"].contents() == Scheme.named(name).mix.number
 
 
-def test_rows_too_short_for_a_k_type_become_float16(tmp_path: Path) -> None:
+def test_rows_too_short_for_a_k_type_get_another(tmp_path: Path) -> None:
     output = tmp_path / "a.gguf"
-    notes, _ = run(DATA / "tiny-llama", output, encoding=QuantizationEncoding.Q4_K)
-    assert any("are not whole Q4_K blocks of 256; written as float16" in note for note in notes)
-    assert not any(info.encoding for info in open_checkpoint(output).tensors.values())
+    notes, _ = run(DATA / "tiny-mistral", output, quantize=Scheme.named("Q4_K"))
+    assert any(re.search("to Q5_0, as rows are not whole Q4_K blocks of 256", n) for n in notes)
+    types = {info.type_name for info in open_checkpoint(output).tensors.values()}
+    assert types == {"F32", "Q5_0", "Q8_0"}
 
 
 def test_file_types_are_those_of_llama_cpp() -> None:
@@ -330,3 +328,34 @@ def test_constants_of_a_recipe(tmp_path: Path) -> None:
     run(DATA / "tiny-llama", output, recipe=str(recipe))
     fields = GGUFReader(output).fields
     assert {key: fields[f"own.{key}"].contents() for key in said} == said
+
+
+@pytest.mark.parametrize("name", ["Q2_K", "Q3_K_M", "Q4_K_M"])
+def test_mixes_are_those_that_llama_cpp_made(tmp_path: Path, name: str) -> None:
+    """llama.cpp quantized the bfloat16 file: the types and the bytes of all tensors."""
+    run(DATA / "fireside-256", tmp_path / "a.gguf", quantize=Scheme.named(name))
+    ours, theirs = (
+        {t.name: (t.tensor_type, t.data.tobytes()) for t in GGUFReader(file).tensors}
+        for file in (tmp_path / "a.gguf", DATA / "fireside-256" / f"{name}.gguf")
+    )
+    assert ours == theirs
+
+
+def test_strict_lists_all_that_would_fall_back(tmp_path: Path) -> None:
+    strict = replace(Scheme.named("Q4_K_M"), strict=True)
+    with pytest.raises(ModelMismatch, match="cannot have the types") as caught:
+        run(DATA / "tiny-llama", tmp_path / "a.gguf", quantize=strict)
+    problems = "\n".join(caught.value.problems)
+    for name in ("token_embd", "output", "ffn_down", "attn_q"):
+        assert f"{name}.weight: rows are not whole Q" in problems
+    run(DATA / "fireside-256", tmp_path / "a.gguf", quantize=strict)
+
+
+@pytest.mark.parametrize("glob", ["blk.9.*", "*_norm.weight", "output.weight"])
+def test_patterns_that_match_nothing_are_errors(tmp_path: Path, glob: str) -> None:
+    """The head is tied, and norms are not quantized."""
+    scheme = replace(
+        Scheme.named("Q4_K_M"), overrides=(("*", DType.float16), (glob, DType.float16))
+    )
+    with pytest.raises(UsageError, match="matches no matrix"):
+        run(DATA / "fireside-256", tmp_path / "a.gguf", quantize=scheme)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,14 @@ from safetensors.numpy import load_file
 
 from maxtool.conversion import Request, convert, prepare
 from maxtool.dtype import DType
-from maxtool.quantization import QuantizationEncoding
+from maxtool.quantization.scheme import Scheme
 from maxtool.recipe import find_recipe, resolve_config
 from maxtool.recipe.naming import title
 from maxtool.weights import open_checkpoint
 
 pytestmark = pytest.mark.reference
 
-Q8_0 = QuantizationEncoding.Q8_0
+Q8_0 = Scheme.named("Q8_0")
 NAMES = {"general.name", "general.size_label"}
 CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("stories260K", "stories260K-f32", {}),
@@ -29,13 +30,13 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("llama", "llama-f32", {}),
     ("llama", "llama-f16", {"dtype": DType.float16}),
     ("llama", "llama-bf16", {"dtype": DType.bfloat16}),
-    ("llama", "llama-outtype-q8_0", {"encoding": Q8_0}),
+    ("llama", "llama-outtype-q8_0", {"quantize": Q8_0}),
     ("mistral", "mistral-f32", {}),
-    ("mistral", "mistral-outtype-q8_0", {"encoding": Q8_0}),
+    ("mistral", "mistral-outtype-q8_0", {"quantize": Q8_0}),
     ("gemma2", "gemma2-f32", {}),
-    ("gemma2", "gemma2-outtype-q8_0", {"encoding": Q8_0}),
+    ("gemma2", "gemma2-outtype-q8_0", {"quantize": Q8_0}),
     ("gemma3", "gemma3-f32", {}),
-    ("gemma3", "gemma3-outtype-q8_0", {"encoding": Q8_0}),
+    ("gemma3", "gemma3-outtype-q8_0", {"quantize": Q8_0}),
 ]
 FAMILIES = [*dict.fromkeys(case[0] for case in CASES), "qwen2", "qwen3", "gpt2", "phi3", "mixtral"]
 WHOLE = [case for case in CASES if case[0] in ("llama", "gemma2", "gemma3")]
@@ -158,17 +159,34 @@ def test_gemma_comes_back_to_rounding(reference: Path, tmp_path: Path, name: str
 
 def test_requantizing_is_told(reference: Path, tmp_path: Path) -> None:
     source = reference / "llama" / "llama-Q4_0.gguf"
-    notes = run(source, tmp_path / "out.gguf", encoding=Q8_0)
+    notes = run(source, tmp_path / "out.gguf", quantize=replace(Q8_0, requantize=True))
     (note,) = [note for note in notes if "quantized before" in note]
     assert re.search(r" loss: \S+ and \d+ more$", note)
     assert contents(tmp_path / "out.gguf")[0]["general.file_type"][1] == 7
 
 
 def test_rows_that_are_no_whole_blocks_fall_back(reference: Path, tmp_path: Path) -> None:
-    notes = run(reference / "stories260K", tmp_path / "out.gguf", encoding=Q8_0)
-    fallen = [note for note in notes if "written as float16" in note]
-    assert len(fallen) == 5
+    notes = run(reference / "stories260K", tmp_path / "out.gguf", quantize=Q8_0)
+    (fallen,) = [note for note in notes if "written as float16" in note]
+    assert fallen.startswith("5 tensors are")
     types = {name: kind.name for name, kind, _, _ in contents(tmp_path / "out.gguf")[1]}
     assert types["blk.0.ffn_down.weight"] == "F16"
     assert types["blk.0.ffn_up.weight"] == "Q8_0"
     assert types["blk.0.ffn_norm.weight"] == "F32"
+
+
+LLAMA = ("Q2_K", "Q3_K_M", "Q4_0", "Q4_1", "Q4_K_M", "Q5_0", "Q5_1", "Q5_K_M", "Q6_K", "Q8_0")
+QUANTIZED = [("llama", mix) for mix in LLAMA]
+QUANTIZED += [("stories260K", mix) for mix in ("Q4_0", "Q4_K_M", "Q6_K", "Q8_0")]
+
+
+@pytest.mark.parametrize(("folder", "mix"), QUANTIZED)
+def test_as_llama_quantize_does(reference: Path, tmp_path: Path, folder: str, mix: str) -> None:
+    """The files of llama-quantize, of which the rows of stories260K are not whole blocks."""
+    output = tmp_path / "out.gguf"
+    run(reference / folder, output, quantize=Scheme.named(mix))
+    keys, tensors = contents(output)
+    expected_keys, expected_tensors = contents(reference / folder / f"{folder}-{mix}.gguf")
+    assert sorted(tensors) == sorted(expected_tensors)
+    for key in ("general.file_type", "general.quantization_version"):
+        assert keys[key] == expected_keys[key]

@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 from maxtool.conversion import Request, convert, prepare, streaming
 from maxtool.dtype import DType
 from maxtool.errors import ModelMismatch
-from maxtool.quantization import QuantizationEncoding
+from maxtool.quantization.scheme import Scheme
 from maxtool.recipe import find_recipe, plan
 from maxtool.recipe.gathered_rows import gathered
 from maxtool.weights import open_checkpoint
@@ -46,7 +46,7 @@ def test_chunks_of_any_size_give_the_same_bytes(
         folder.mkdir()
         first = folder / "a.gguf"
         return [
-            made(DATA / family, first, encoding=QuantizationEncoding.Q8_0),
+            made(DATA / family, first, quantize=Scheme.named("Q8_0")),
             made(DATA / family, first, dtype=DType.bfloat16),
             made(first, folder / "b", dtype=DType.float32),
         ]

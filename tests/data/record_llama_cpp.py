@@ -88,7 +88,7 @@ def files(scratch: Path) -> Iterator[tuple[str, Path]]:
     maxtool("convert", FOLDER, "-o", reference, "--dtype", "bfloat16")
     yield REFERENCE, reference
     for name in WRITTEN:
-        maxtool("convert", FOLDER, "-o", scratch / f"{name}.gguf", "--quantize", name)
+        maxtool("convert", FOLDER, "-o", scratch / f"{name}.gguf", "--quantize", name, "--pure")
         yield name, scratch / f"{name}.gguf"
     for name, options in STORED.items():
         quantize(reference, FOLDER / f"{name}.gguf", name, options)

@@ -32,7 +32,7 @@ def checkpoint(name: str, scratch: Path) -> Path:
     if name in STORED:
         return FOLDER / f"{name}.gguf"
     file = scratch / f"{name}.gguf"
-    how = ["--dtype", "bfloat16"] if name == "BF16" else ["--quantize", name]
+    how = ["--dtype", "bfloat16"] if name == "BF16" else ["--quantize", name, "--pure"]
     done = CliRunner().invoke(app, ["convert", str(FOLDER), "-o", str(file), *how, "--force"])
     assert done.exit_code == 0, done.output
     return file

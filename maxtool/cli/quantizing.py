@@ -1,0 +1,132 @@
+"""The options by which matrices are quantized, which convert and compile share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from maxtool.cli import complete, options
+from maxtool.errors import UsageError
+
+if TYPE_CHECKING:
+    from maxtool.quantization.scheme import Scheme, StoredType
+
+Quantize = Annotated[
+    str | None,
+    typer.Option(
+        "--quantize",
+        metavar="TYPE",
+        help="Quantize matrices, as llama-quantize does: Q4_K_M, Q8_0, ...",
+        autocompletion=complete.mixes,
+    ),
+]
+Pure = Annotated[
+    bool, options.flag("--pure", help="With --quantize: that type for all matrices, no mix.")
+]
+TensorType = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tensor-type",
+        metavar="GLOB=TYPE",
+        help="With --quantize: another type for GGUF tensors of such names; may be repeated, the "
+        "last that matches counts.",
+    ),
+]
+OutputType = Annotated[
+    str | None,
+    typer.Option(
+        "--output-tensor-type",
+        metavar="TYPE",
+        help="With --quantize: the type of the head.",
+        autocompletion=complete.stored_types,
+    ),
+]
+EmbeddingType = Annotated[
+    str | None,
+    typer.Option(
+        "--token-embedding-type",
+        metavar="TYPE",
+        help="With --quantize: the type of the embedding of tokens.",
+        autocompletion=complete.stored_types,
+    ),
+]
+Requantize = Annotated[
+    bool,
+    options.flag("--allow-requantize", help="With --quantize: even what is quantized already."),
+]
+Strict = Annotated[
+    bool,
+    options.flag("--strict", help="With --quantize: fail where rows are not whole blocks."),
+]
+
+
+def parse_scheme(
+    name: str | None,
+    *,
+    pure: bool,
+    tensors: Sequence[str] | None,
+    output: str | None,
+    embedding: str | None,
+    requantize: bool,
+    strict: bool,
+) -> Scheme | None:
+    """The scheme that the options ask for together; None without ``--quantize``."""
+    wishes = {
+        "--pure": pure,
+        "--tensor-type": tensors,
+        "--output-tensor-type": output,
+        "--token-embedding-type": embedding,
+        "--allow-requantize": requantize,
+        "--strict": strict,
+    }
+    if name is None:
+        _refuse(wishes)
+        return None
+    scheme = _named(name)
+    return replace(
+        scheme,
+        pure=pure or scheme.pure,
+        overrides=tuple(map(_parse_override, tensors or ())),
+        head=None if output is None else _parse_type("--output-tensor-type", output),
+        embedding=(None if embedding is None else _parse_type("--token-embedding-type", embedding)),
+        requantize=requantize,
+        strict=strict,
+    )
+
+
+def _refuse(wishes: Mapping[str, object]) -> None:
+    """Refuse options that say how to quantize where nothing is quantized."""
+    if asked := [option for option, value in wishes.items() if value]:
+        what = f"{', '.join(asked)}: without --quantize nothing is quantized"
+        raise UsageError(what, hint="add --quantize Q4_K_M, or another type")
+
+
+def _named(name: str) -> Scheme:
+    from maxtool.quantization.scheme import Scheme
+
+    try:
+        return Scheme.named(name.upper())
+    except KeyError:
+        what = f"--quantize {name!r:.80} is not a type that can be written"
+        hint = f"there are {', '.join(complete.mix_names())}"
+        raise UsageError(what, hint=hint) from None
+
+
+def _parse_override(text: str) -> tuple[str, StoredType]:
+    glob, equals, name = text.rpartition("=")
+    if not equals or not glob:
+        hint = "such as --tensor-type '*.attn_v.weight=Q6_K'"
+        raise UsageError(f"--tensor-type {text!r:.80} is not GLOB=TYPE", hint=hint)
+    return glob, _parse_type("--tensor-type", name)
+
+
+def _parse_type(option: str, name: str) -> StoredType:
+    """The type of a tensor that a user names, of blocks or of elements."""
+    known = complete.writable_types()
+    if (chosen := known.get(name.upper())) is None:
+        hint = f"there are {', '.join(known)}"
+        raise UsageError(f"{option} {name!r:.80} is not a type that can be written", hint=hint)
+    return chosen
