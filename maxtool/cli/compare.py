@@ -1,52 +1,32 @@
-"""``maxtool compare``: perplexity and divergence of compiled models on a text."""
+"""``maxtool compare``: compiled models by what they predict, checkpoints tensor by tensor."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from maxtool.cli import complete, options, units
+from maxtool.cli import complete, options
+from maxtool.cli.compare_artifacts import TextOptions, compare_artifacts
+from maxtool.cli.compare_weights import SORTS, TensorOptions, compare_weights
 from maxtool.cli.output import Output
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from maxtool.cli.progress import Meter
-    from maxtool.cli.tables import Column
-    from maxtool.evaluation.comparing import Progress
-    from maxtool.evaluation.language_model import LanguageModel
-    from maxtool.evaluation.model_summary import Estimate, Summary
-    from maxtool.evaluation.windows import Windows
-
-SCHEMA = "maxtool.compare/1"
-COLUMNS: tuple[Column, ...] = (
-    ("artifact", "left"),
-    ("size", "right"),
-    ("perplexity", "right"),
-    ("change", "right"),
-    ("KL mean", "right"),
-    ("KL 99%", "right"),
-    ("same top", "right"),
-)
+from maxtool.errors import UsageError
 
 
 def compare(
     out: Output,
     reference: Annotated[
-        Path,
-        typer.Argument(metavar="REFERENCE", help="What maxtool compile made of the best source."),
+        str,
+        typer.Argument(metavar="REFERENCE", help="A checkpoint, or what maxtool compile made."),
     ],
     candidates: Annotated[
-        list[Path], typer.Argument(metavar="CANDIDATE", help="Others of the same model.")
+        list[str], typer.Argument(metavar="CANDIDATE", help="Others of the same model.")
     ],
     text: Annotated[
-        Path | None, typer.Option("--text", metavar="FILE", help="The text, in UTF-8.")
+        Path | None,
+        typer.Option("--text", metavar="FILE", help="For compiled models: the text, in UTF-8."),
     ] = None,
     tokens: Annotated[
         Path | None,
@@ -69,141 +49,84 @@ def compare(
         ),
     ] = None,
     no_verify: Annotated[bool, options.flag("--no-verify", help="Skip the checksums.")] = False,
+    pattern: Annotated[
+        str | None,
+        typer.Option(
+            "--filter",
+            metavar="GLOB",
+            help="For checkpoints: only tensors whose whole name in REFERENCE matches.",
+        ),
+    ] = None,
+    flat: Annotated[
+        bool, options.flag("--flat", help="One line per tensor, layers apart.")
+    ] = False,
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            "--sort",
+            metavar="KEY",
+            help=f"Order of the lines: {', '.join(SORTS)}; as in REFERENCE if absent.",
+            autocompletion=complete.one_of(*SORTS),
+        ),
+    ] = None,
+    max_error: Annotated[
+        float | None,
+        typer.Option(
+            "--max-error",
+            metavar="X",
+            min=0,
+            help="Exit with 1 if a tensor's relative error is above X, such as 0.1.",
+        ),
+    ] = None,
 ) -> None:
-    """Compare how well compiled models predict a text.
+    """Compare models: checkpoints tensor by tensor, compiled ones by how they predict a text.
 
-    One table: the perplexity of each, its Kullback-Leibler divergence from the reference, and how
-    often both think the same token likeliest.
+    Of checkpoints, also of a Hugging Face folder and a GGUF file: the error of each tensor beside
+    its bits per weight. Of compiled models: perplexity and Kullback-Leibler divergence.
     """
-    from maxtool.errors import UsageError
-    from maxtool.evaluation.comparing import compare as summarized
-    from maxtool.evaluation.language_model import LanguageModel
-    from maxtool.evaluation.same_tokens import check_vocabulary
-
-    if (text is None) == (tokens is None):
-        raise UsageError("give a text with --text, or token ids with --tokens")
-    folders = [reference, *candidates]
-    with out.progress("opening") as meter:
-        models = [LanguageModel(f, check=not no_verify, device=device) for f in folders]
-        check_vocabulary(models)
-        measured = _windows(models, text, tokens, context, windows)
-        summaries = summarized(models, measured, _shown(meter))
-    if out.json_mode:
-        facts = {"text": _path(text), "tokens": _path(tokens)}
-        out.data(SCHEMA, {**facts, **_counts(measured), "artifacts": _as_json(models, summaries)})
+    paths = [options.local_source(path) for path in (reference, *candidates)]
+    about_text = TextOptions(text, tokens, context, windows, device, no_verify)
+    about_tensors = TensorOptions(pattern, flat, sort, max_error)
+    of_text = {
+        "--text": text,
+        "--tokens": tokens,
+        "--context": context,
+        "--windows": windows,
+        "--device": device,
+        "--no-verify": no_verify or None,
+    }
+    of_tensors = {
+        "--filter": pattern,
+        "--flat": flat or None,
+        "--sort": sort,
+        "--max-error": max_error,
+    }
+    if _are_compiled(paths, expected=text is not None or tokens is not None):
+        _refuse(of_tensors, "checkpoints", "these are compiled models")
+        compare_artifacts(out, paths, about_text)
     else:
-        _draw(out, models, summaries)
-        _note(out, measured)
+        _refuse(of_text, "compiled models", "these are checkpoints")
+        compare_weights(out, paths, about_tensors)
 
 
-def _windows(
-    models: Sequence[LanguageModel],
-    text: Path | None,
-    tokens: Path | None,
-    context: int | None,
-    most: int | None,
-) -> Windows:
-    """The windows of the text that is asked for."""
-    from maxtool.evaluation.comparing import window_length
-    from maxtool.evaluation.windows import cut
+def _are_compiled(paths: Sequence[Path], *, expected: bool) -> bool:
+    """Return whether the paths are compiled models, as ``expected`` where nothing says.
 
-    return cut(_ids(models, text, tokens), window_length(models, context), models[0].bos, most)
+    It is an error if some are and others are checkpoints.
+    """
+    from maxtool.weights.locate import is_compiled, may_be_checkpoint
 
-
-def _ids(
-    models: Sequence[LanguageModel], text: Path | None, tokens: Path | None
-) -> NDArray[np.int64]:
-    """The tokens of the text, or those in the file."""
-    from maxtool.evaluation.corpus import read_ids, read_text
-    from maxtool.evaluation.same_tokens import encode
-
-    if text is not None:
-        return encode(models, read_text(text))
-    return read_ids(tokens or Path())
+    compiled = [path for path in paths if is_compiled(path)]
+    others = [path for path in paths if may_be_checkpoint(path)]
+    if compiled and others:
+        what = f"{compiled[0]} is a compiled model and {others[0]} is not"
+        hint = "compiled models are compared by what they predict (--text), checkpoints tensor by "
+        hint += "tensor: compile the one, or give what the other was compiled from"
+        raise UsageError(what, hint=hint)
+    return bool(compiled) or (expected and not others)
 
 
-def _shown(meter: Meter) -> Progress:
-    """Show the number of the window that is being read."""
-
-    def show(number: int, count: int) -> None:
-        if number == 1:
-            meter.steps(count)
-        meter.stage("comparing")
-
-    return show
-
-
-def _draw(out: Output, models: Sequence[LanguageModel], summaries: Sequence[Summary]) -> None:
-    """Draw the table: the reference has no distance from itself."""
-    from maxtool.cli.tables import draw_names
-
-    blank = ("",) * 4
-    rows = [
-        (
-            str(model.folder),
-            units.binary_size(model.nbytes),
-            _with_error(summary.perplexity),
-            *(_distance(summary) if index else blank),
-        )
-        for index, (model, summary) in enumerate(zip(models, summaries, strict=True))
-    ]
-    draw_names(out, COLUMNS, rows)
-
-
-def _distance(summary: Summary) -> tuple[str, str, str, str]:
-    """The cells of a candidate on its distance from the reference."""
-    return (
-        f"{100 * (summary.ratio.value - 1):+z.2f}%",
-        f"{summary.divergence.value:.6f}",
-        f"{summary.percentiles[99.0]:.6f}",
-        f"{100 * summary.same_top.value:.2f}%",
-    )
-
-
-def _with_error(estimate: Estimate) -> str:
-    return f"{estimate.value:.4f} \N{PLUS-MINUS SIGN} {estimate.error:.4f}"
-
-
-def _note(out: Output, windows: Windows) -> None:
-    """Say on stderr how much was scored."""
-    tokens = units.plural(windows.tokens.size, "token")
-    out.note(f"{tokens} scored, in {units.plural(windows.count, 'window')} of {windows.length}")
-
-
-def _path(path: Path | None) -> str | None:
-    return None if path is None else str(path)
-
-
-def _counts(windows: Windows) -> dict[str, int]:
-    counts = {"context": windows.length, "windows": windows.count}
-    return {**counts, "scored_tokens": windows.tokens.size}
-
-
-def _as_json(
-    models: Sequence[LanguageModel], summaries: Sequence[Summary]
-) -> list[dict[str, object]]:
-    """The artifacts, in their order; numbers beyond all measure are null."""
-    return [
-        {
-            "folder": str(model.folder),
-            "bytes": model.nbytes,
-            "weight_bytes": model.weight_bytes,
-            "perplexity": _estimate(summary.perplexity),
-            "perplexity_ratio": _estimate(summary.ratio),
-            "kl_divergence": {
-                **_estimate(summary.divergence),
-                "percentiles": {f"{p:g}": _number(x) for p, x in summary.percentiles.items()},
-                "largest": _number(summary.largest),
-            },
-            "same_top": _estimate(summary.same_top),
-        }
-        for model, summary in zip(models, summaries, strict=True)
-    ]
-
-
-def _estimate(estimate: Estimate) -> dict[str, Any]:
-    return {"value": _number(estimate.value), "error": _number(estimate.error)}
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _refuse(given: Mapping[str, object], kind: str, instead: str) -> None:
+    """Refuse options that the other kind of comparison has."""
+    if wrong := [name for name, value in given.items() if value is not None]:
+        raise UsageError(f"{', '.join(wrong)}: for {kind}; {instead}")

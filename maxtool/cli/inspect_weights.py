@@ -136,7 +136,8 @@ def _show(
 
 
 def _compare(out: Output, paths: list[str], other: str, question: Questions) -> None:
-    from maxtool.weights.diff import comparable, compare
+    from maxtool.weights.diff import compare
+    from maxtool.weights.pairing import by_names
 
     if len(paths) > 1 or question.values or question.sha256:
         raise UsageError("--diff compares one PATH with another, and goes with --stats only")
@@ -145,8 +146,8 @@ def _compare(out: Output, paths: list[str], other: str, question: Questions) -> 
         left.need_payloads()
         right.need_payloads()
     first, second = left.checkpoint, right.checkpoint
-    names = comparable(first, second, question.pattern) if question.stats else []
-    total = sum(first.tensors[name].nbytes for name in names)
+    pairs = by_names(first, second, question.pattern).pairs if question.stats else ()
+    total = sum(pair.nbytes for pair in pairs)
     with out.progress("comparing", total) as advance:
         comparison = compare(
             first, second, pattern=question.pattern, values=question.stats, progress=advance

@@ -35,6 +35,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "maxtool embed minilm --file lines.txt -o vectors.npy",
     ),
     "compare": (
+        "maxtool compare Llama-3.2-1B llama-q4_k_m.gguf --sort error",
+        "maxtool compare Llama-3.2-1B q8_0.gguf q4_0.gguf --json",
         "maxtool compare llama llama-q8 llama-q4 --text wiki.test.raw",
         "maxtool compare llama llama-q4 --text book.txt --context 2048 --json",
     ),

@@ -7,9 +7,6 @@ takes the memory of a chunk; otherwise the tensor is made whole, and converted i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import pairwise
-
-import numpy as np
 
 from maxtool.casting import cast, oddities
 from maxtool.conversion.output_tensors import natural, plain
@@ -45,17 +42,10 @@ def chunks(
 def _stored(planned: Plan, rows: Gathered) -> Iterator[Array]:
     """The rows as they are stored."""
     stored = [planned.checkpoint.stored(source.name) for source in rows.sources]
-    counts = [weight.row_count for weight in stored]
-    ends = np.cumsum(counts)
     step = max(1, CHUNK_BYTES // (4 * max(1, stored[0].row_elements)))
     for start in range(0, len(rows.numbers), step):
-        numbers = rows.numbers[start : start + step]
-        owners = np.searchsorted(ends, numbers, side="right")
-        cuts = [0, *(np.flatnonzero(np.diff(owners)) + 1).tolist(), len(numbers)]
-        for first, last in pairwise(cuts):
-            owner = int(owners[first])
-            here = numbers[first:last] - (ends[owner] - counts[owner])
-            yield stored[owner].rows(here, range(stored[owner].row_items))
+        for source, numbers in rows.runs(slice(start, start + step)):
+            yield stored[source].rows(numbers, range(stored[source].row_items))
 
 
 def _slabs(array: Array) -> Iterator[Array]:

@@ -7,7 +7,9 @@ numbers of the rows in place of these: what comes out says where each row of the
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +28,17 @@ class Gathered:
 
     sources: tuple[TensorInfo, ...]  # all of one type; their rows are counted through
     numbers: NDArray[np.intp]  # of each row of the result, the number of the stored one
+
+    def runs(self, rows: slice) -> Iterator[tuple[int, NDArray[np.intp]]]:
+        """Yield runs of the rows ``rows``: the index of their source, and their numbers in it."""
+        numbers = self.numbers[rows]
+        counts = [math.prod(source.shape[:-1]) for source in self.sources]
+        ends = np.cumsum(counts)
+        owners = np.searchsorted(ends, numbers, side="right")
+        cuts = [0, *(np.flatnonzero(np.diff(owners)) + 1).tolist(), len(numbers)]
+        for first, last in pairwise(cuts):
+            owner = int(owners[first])
+            yield owner, numbers[first:last] - (ends[owner] - counts[owner])
 
 
 def gathered(planned: Plan, emission: OutputTensor) -> Gathered | None:

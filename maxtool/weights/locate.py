@@ -79,6 +79,18 @@ def find(path: Path) -> LocatedTensors:
     return LocatedTensors(format_, seen, tensors, index.metadata, index.notes)
 
 
+def is_compiled(path: Path) -> bool:
+    """Return whether a path is the folder of a compiled model, or its manifest."""
+    return artifact.begins_as_manifest(path / artifact.FILE if path.is_dir() else path)
+
+
+def may_be_checkpoint(path: Path) -> bool:
+    """Return whether a path is a file, or a folder with a file that stands for a checkpoint."""
+    if is_compiled(path) or not path.is_dir():
+        return path.is_file() and not is_compiled(path)
+    return any(next(path.glob(name), None) is not None for name in (*NAMES, *PATTERNS))
+
+
 def _elsewhere(path: Path) -> str:
     """Advice for a path at which nothing is: it may be meant as a repository of the Hub."""
     if hub.looks_like_repository(path):

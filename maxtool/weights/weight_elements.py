@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,17 @@ def items(weight: Weight) -> tuple[Callable[[slice], NDArray[Any]], int]:
     return weight.data.reshape(-1).__getitem__, weight.data.nbytes
 
 
+class Elements(Protocol):
+    """A tensor's elements in one row, slowest dimension first, that are read part by part."""
+
+    size: int
+    nbytes: int
+
+    def __getitem__(self, part: slice, /) -> NDArray[Any]:
+        """Elements ``part``, whose start is a multiple of ``PART``."""
+        ...
+
+
 class FlatElements:
     """A weight's elements in one row, slowest dimension first; blocks decode as they come."""
 
@@ -51,7 +62,7 @@ class FlatElements:
 
 
 def in_rounds(
-    elements: FlatElements,
+    elements: Elements,
     work: Callable[[slice], Result],
     progress: Callable[[int], None] | None,
 ) -> Iterator[list[Result]]:

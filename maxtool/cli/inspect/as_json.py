@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from maxtool.recipe import Recognition
     from maxtool.weights import TensorInfo
+    from maxtool.weights.distance import Distance
     from maxtool.weights.inspection import Inspection, SliceValues
     from maxtool.weights.opened_checkpoint import OpenedCheckpoint
+    from maxtool.weights.pairing import Difference
     from maxtool.weights.summary import Total
 
 
@@ -90,6 +92,23 @@ def tensor(opened: OpenedCheckpoint, info: TensorInfo) -> dict[str, object]:
         "file": opened.shown(info.file),
         "offset": info.offset,
         **({"layout": list(info.layout)} if isinstance(info, PackedTensor) else {}),
+    }
+
+
+def distance(difference: Difference) -> dict[str, object]:
+    """Measures of the distance of two tensors."""
+    return {**apart(difference.distance), "at": plain(difference.at)}
+
+
+def apart(measured: Distance) -> dict[str, object]:
+    """The measures of a distance but for the index of an element, of several pairs too."""
+    return {
+        "largest": plain(measured.largest),
+        "differing": measured.differing,
+        "elements": measured.elements,
+        "rmse": plain(measured.rmse),
+        "relative_error": plain(measured.relative),
+        "cosine": measured.cosine,
     }
 
 

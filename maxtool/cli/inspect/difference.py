@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from maxtool.cli import units
-from maxtool.cli.inspect.as_json import plain, tensor
+from maxtool.cli.inspect.as_json import distance, tensor
 from maxtool.cli.output import Output
 from maxtool.cli.tables import Column, draw_names
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from maxtool.weights import TensorInfo
-    from maxtool.weights.diff import Comparison, Difference
+    from maxtool.weights.diff import Comparison
     from maxtool.weights.opened_checkpoint import OpenedCheckpoint
+    from maxtool.weights.pairing import Difference
 
 SCHEMA = "maxtool.diff-weights/1"
-# What is told of two tensors whose values were compared.
-DISTANCE = ("name", "largest", "at", "differing", "elements")
 
 CHANGED: tuple[Column, ...] = (("changed", "left"), ("first", "left"), ("second", "left"))
 APART: tuple[Column, ...] = (
     ("values differ", "left"),
+    ("RMSE", "right"),
     ("largest", "right"),
     ("at", "right"),
     ("differing", "right"),
@@ -40,7 +40,7 @@ def show(
     if comparison.changed:
         rows = [(one.name, _form(one), _form(other)) for one, other in comparison.changed]
         draw_names(out, CHANGED, rows)
-    if apart := [one for one in comparison.differences if one.differing]:
+    if apart := [one for one in comparison.differences if one.distance.differing]:
         draw_names(out, APART, map(_row, apart))
 
 
@@ -48,7 +48,7 @@ def _verdict(comparison: Comparison) -> str:
     if comparison.equal:
         what = "name, type, shape and values" if comparison.differences else "name, type and shape"
         return f"equal in {what}: {units.plural(comparison.same, 'tensor')}"
-    apart = sum(1 for difference in comparison.differences if difference.differing)
+    apart = sum(1 for difference in comparison.differences if difference.distance.differing)
     counts = {
         "only in the first": len(comparison.only_left),
         "only in the second": len(comparison.only_right),
@@ -69,14 +69,16 @@ def _form(info: TensorInfo) -> str:
     return f"{info.type_name} {units.shape(info.shape)}"
 
 
-def _row(difference: Difference) -> tuple[str, str, str, str]:
+def _row(difference: Difference) -> tuple[str, str, str, str, str]:
+    distance = difference.distance
     at = "" if difference.at is None else f"[{', '.join(map(str, difference.at))}]"
-    share = units.share(difference.differing, difference.elements)
+    share = units.share(distance.differing, distance.elements)
     return (
         difference.name,
-        f"{difference.largest:.4g}",
+        f"{distance.rmse:.3g}",
+        f"{distance.largest:.4g}",
         at,
-        f"{units.count(difference.differing)} ({share})",
+        f"{units.count(distance.differing)} ({share})",
     )
 
 
@@ -96,7 +98,7 @@ def as_json(
             for one, other in comparison.changed
         ],
         "differences": [
-            {key: plain(getattr(difference, key)) for key in DISTANCE}
+            {"name": difference.name, **distance(difference)}
             for difference in comparison.differences
         ],
     }
