@@ -152,7 +152,7 @@ def prepare(request: Request) -> Build:
     _check_quantize(request, target)
     batch.check_request(request, target)
     checkpoint = open_checkpoint(request.source)
-    check_place(request, checkpoint.protected)
+    check_place(request, (*checkpoint.protected, *request.read))
     recipe = load_recipe(request.recipe) if request.recipe else find_recipe(checkpoint)
     planned = plan(recipe, checkpoint, ignore=request.ignore)
     planned.check()

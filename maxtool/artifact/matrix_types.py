@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from maxtool.artifact.contents import Read
 from maxtool.artifact.request import DTYPES
 from maxtool.dtype import DType
 from maxtool.quantization import QuantizationEncoding, quantize
+from maxtool.quantization.block import Float32
 from maxtool.quantization.scheme import ChosenType, Scheme
 from maxtool.recipe import Binding, Plan
 from maxtool.recipe.quantized_types import parameter_types
@@ -38,12 +39,15 @@ class MatrixType:
         encoding: How its values are encoded when they are read.
         stays: Whether it is stored so; else they are decoded.
         remark: Why it is not as asked for, or not as the source has it; empty if it is.
+        importance: That of its columns, by which it is quantized; of a stack of matrices
+            ``[matrices, row]``.
     """
 
     dtype: DType
     encoding: QuantizationEncoding | None = None
     stays: bool = False
     remark: str = ""
+    importance: Float32 | None = field(default=None, compare=False, repr=False)
 
 
 def matrices(planned: Plan) -> list[Binding]:
@@ -77,8 +81,7 @@ def mixed_types(
         readable: The encodings that there are kernels for, by the name of the matrix; none where
             something reads it that has no such kernel.
     """
-    wanted = {} if scheme is None else parameter_types(planned, scheme)
-    notes = [] if scheme is None else fallback_notes(wanted, strict=scheme.strict, last=KEPT)
+    wanted, notes = ({}, []) if scheme is None else _wanted(planned, scheme)
     types = {
         binding.parameter: _chosen(
             binding, wanted.get(binding.parameter), readable.get(binding.parameter, ())
@@ -87,6 +90,13 @@ def mixed_types(
     }
     check_requantized([*_again(planned, types)], scheme)
     return types, notes
+
+
+def _wanted(planned: Plan, scheme: Scheme) -> tuple[Mapping[str, ChosenType], list[str]]:
+    """The types that a scheme gives parameters, and what to tell of them."""
+    chosen = parameter_types(planned, scheme)
+    notes = fallback_notes(chosen.types, strict=scheme.strict, last=KEPT)
+    return chosen.types, [*notes, *chosen.notes]
 
 
 def _chosen(
@@ -98,7 +108,9 @@ def _chosen(
         return own
     if isinstance(wanted.type, DType):
         return own if wanted.missed else MatrixType(wanted.type)
-    return _encoded(wanted.type, known) if known else replace(own, remark=UNREADABLE)
+    if not known:
+        return replace(own, remark=UNREADABLE)
+    return replace(_encoded(wanted.type, known), importance=wanted.importance)
 
 
 def _again(planned: Plan, types: Mapping[str, MatrixType]) -> Iterator[str]:
@@ -147,7 +159,10 @@ def reading(planned: Plan, types: Mapping[str, MatrixType]) -> Read:
         if encoding is None or encoding is data.quantization_encoding:
             return data
         plain = data.data if data.quantization_encoding is None else data.astype(DType.float32).data
-        packed = quantize(plain, encoding, tensor=name)
+        columns = types[name].importance
+        if columns is not None and len(data.shape) < 3:
+            (columns,) = columns
+        packed = quantize(plain, encoding, importance=columns, tensor=name)
         return WeightData(packed, name, DType.float32, data.shape, encoding)
 
     return read

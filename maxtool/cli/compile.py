@@ -100,6 +100,7 @@ def compile(  # noqa: A001 - the command's name
     tensor_type: quantizing.TensorType = None,
     output_tensor_type: quantizing.OutputType = None,
     token_embedding_type: quantizing.EmbeddingType = None,
+    imatrix: quantizing.Imatrix = None,
     allow_requantize: quantizing.Requantize = False,
     strict: quantizing.Strict = False,
     kv_dtype: Annotated[
@@ -178,6 +179,7 @@ def compile(  # noqa: A001 - the command's name
         tensors=tensor_type,
         output=output_tensor_type,
         embedding=token_embedding_type,
+        imatrix=imatrix,
         requantize=allow_requantize,
         strict=strict,
     )

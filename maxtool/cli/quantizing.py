@@ -53,6 +53,14 @@ EmbeddingType = Annotated[
         autocompletion=complete.stored_types,
     ),
 ]
+Imatrix = Annotated[
+    str | None,
+    typer.Option(
+        "--imatrix",
+        metavar="FILE",
+        help="With --quantize: llama.cpp's importance matrix, by which columns are weighed.",
+    ),
+]
 Requantize = Annotated[
     bool,
     options.flag("--allow-requantize", help="With --quantize: even what is quantized already."),
@@ -70,6 +78,7 @@ def parse_scheme(
     tensors: Sequence[str] | None,
     output: str | None,
     embedding: str | None,
+    imatrix: str | None,
     requantize: bool,
     strict: bool,
 ) -> Scheme | None:
@@ -79,6 +88,7 @@ def parse_scheme(
         "--tensor-type": tensors,
         "--output-tensor-type": output,
         "--token-embedding-type": embedding,
+        "--imatrix": imatrix,
         "--allow-requantize": requantize,
         "--strict": strict,
     }
@@ -92,6 +102,7 @@ def parse_scheme(
         overrides=tuple(map(_parse_override, tensors or ())),
         head=None if output is None else _parse_type("--output-tensor-type", output),
         embedding=(None if embedding is None else _parse_type("--token-embedding-type", embedding)),
+        importance=None if imatrix is None else options.local_source(imatrix),
         requantize=requantize,
         strict=strict,
     )

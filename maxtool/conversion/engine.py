@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from maxtool.conversion import gguf_metadata, hf_files
 from maxtool.conversion.output_tensors import TensorSource, is_rounded, planned_tensors
 from maxtool.conversion.replaceable import strangers
@@ -32,6 +30,7 @@ from maxtool.recipe import (
     written_notes,
 )
 from maxtool.recipe.fitted_tokenizer import model_tokenizer
+from maxtool.recipe.quantized_types import QuantizedTypes
 from maxtool.weights import TensorSpec, open_checkpoint
 from maxtool.weights.formats import gguf, safetensors
 from maxtool.weights.formats.payload import Chunked, Payload
@@ -51,6 +50,7 @@ class Conversion:
         metadata: Key/values of a GGUF output.
         files: Small files of a Hugging Face folder, by name.
         notes: What is worth knowing before it is run.
+        quantized: How tensors are quantized; without types if they are not.
         nbytes: Bytes of the whole output.
     """
 
@@ -60,6 +60,7 @@ class Conversion:
     metadata: dict[str, Any]
     files: dict[str, bytes]
     notes: list[str]
+    quantized: QuantizedTypes
     nbytes: int = 0
 
     @property
@@ -94,18 +95,20 @@ def prepare(request: Request) -> Conversion:
     """Plan a conversion from headers, and check all that can be checked before it is run."""
     request.check()
     checkpoint = open_checkpoint(request.source)
-    check_output(request.output, force=request.force, sources=checkpoint.protected)
+    check_output(
+        request.output, force=request.force, sources=(*checkpoint.protected, *request.read)
+    )
     _check_replaceable(request)
     recipe = load_recipe(request.recipe) if request.recipe else find_recipe(checkpoint)
     planned = plan(recipe, checkpoint, ignore=request.ignore)
     planned.check()
     if planned.dialect != DIALECT[request.target]:
         written_keys(recipe, DIALECT[request.target], planned.config)
-    tensors, notes = planned_tensors(planned, request)
+    tensors, notes, quantized = planned_tensors(planned, request)
     specs = [spec for spec, _ in tensors]
     WRITERS[request.target].check(specs)
     conversion = Conversion(
-        request, planned, tensors, {}, {}, [*checkpoint.notes, *planned.notes, *notes]
+        request, planned, tensors, {}, {}, [*checkpoint.notes, *planned.notes, *notes], quantized
     )
     _describe(conversion)
     conversion.nbytes = _size(conversion)
@@ -171,7 +174,8 @@ def _describe(conversion: Conversion) -> None:
         description = MADE[request.target](planned, specs, tokenizer, request.name)
     if request.target == "gguf":
         if request.quantize is not None:
-            description[gguf_metadata.FILE_TYPE] = np.uint32(request.quantize.mix.number)
+            mix, file = request.quantize.mix, conversion.quantized.importance
+            description |= gguf_metadata.of_quantized(mix, file)
         conversion.metadata = description
         if planned.dialect != "gguf":
             conversion.notes += written_notes(planned.recipe, "gguf", planned.config)
@@ -205,13 +209,17 @@ def _size(conversion: Conversion) -> int:
 def _arrays(conversion: Conversion, report: Report) -> Iterator[Payload]:
     for spec, emission in conversion.tensors:
         if isinstance(emission, OutputTensor):
-            yield _array(conversion.plan, spec, emission, report)
+            yield _array(conversion, spec, emission, report)
         else:
             yield emission
 
 
-def _array(planned: Plan, spec: TensorSpec, emission: OutputTensor, report: Report) -> Payload:
+def _array(
+    conversion: Conversion, spec: TensorSpec, emission: OutputTensor, report: Report
+) -> Payload:
+    planned, chosen = conversion.plan, conversion.quantized.types.get(spec.name)
     if is_rounded(planned, emission):
         report.rounded.add(emission.name)
-    stream = chunks(planned, spec, emission, report.warnings.append)
+    importance = None if chosen is None else chosen.importance
+    stream = chunks(planned, spec, emission, report.warnings.append, importance)
     return Chunked(spec.stored_dtype, spec.stored_shape, stream)

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from maxtool.conversion.output_types import FILE_TYPES, main_type
+from maxtool.quantization.mixes import Mix
 from maxtool.recipe import Plan, written_keys
 from maxtool.recipe.naming import GGUF_NAME, model_name, size_label
 from maxtool.tokenizer import Tokenizer, to_gguf
 from maxtool.weights import TensorSpec
+from maxtool.weights.importance_file import ImportanceFile
 
 FILE_TYPE = "general.file_type"
 QUANTIZATION_VERSION = "general.quantization_version"
@@ -77,6 +79,23 @@ def from_gguf(plan: Plan, specs: Sequence[TensorSpec], name: str | None = None) 
     if any(spec.encoding for spec in specs):
         keys.setdefault(QUANTIZATION_VERSION, VERSION)
     return keys | ({GGUF_NAME: name} if name else {})
+
+
+def of_quantized(mix: Mix, importance: ImportanceFile | None) -> dict[str, Any]:
+    """The key/values that llama-quantize adds: the mix, and what the columns were weighed by.
+
+    Of a path only the file's name is told, so that the same files give the same bytes.
+    """
+    keys: dict[str, Any] = {FILE_TYPE: np.uint32(mix.number)}
+    if importance is None:
+        return keys
+    keys["quantize.imatrix.file"] = importance.file.name
+    if importance.dataset:
+        keys["quantize.imatrix.dataset"] = importance.dataset
+    keys["quantize.imatrix.entries_count"] = np.uint32(len(importance.columns))
+    if importance.chunks:
+        keys["quantize.imatrix.chunks_count"] = np.uint32(importance.chunks)
+    return keys
 
 
 def typed(value: Any) -> Any:  # noqa: ANN401 - a value of any of GGUF's types

@@ -12,7 +12,7 @@ from maxtool.conversion.output_types import SourceTensor, choose, main_type
 from maxtool.conversion.request import DIALECT, Request
 from maxtool.dtype import DType
 from maxtool.recipe import OutputTensor, Plan, computed_tensors, emissions, left_out
-from maxtool.recipe.quantized_types import gguf_types
+from maxtool.recipe.quantized_types import QuantizedTypes, gguf_types
 from maxtool.recipe.quantizing_notes import check_requantized, fallback_notes
 from maxtool.recipe.step import Array
 from maxtool.weights import TensorSpec
@@ -24,20 +24,29 @@ NARROW = (DType.float16, DType.bfloat16)
 TensorSource: TypeAlias = tuple[TensorSpec, OutputTensor | Array]
 
 
-def planned_tensors(planned: Plan, request: Request) -> tuple[list[TensorSource], list[str]]:
-    """Return the tensors that a conversion writes, in order, and what is worth knowing of them."""
+def planned_tensors(
+    planned: Plan, request: Request
+) -> tuple[list[TensorSource], list[str], QuantizedTypes]:
+    """Return the tensors that a conversion writes, in order, and what is worth knowing of them.
+
+    And how they are quantized, which is without types if they are not.
+    """
     shapes = {name: binding.shape for name, binding in planned.parameters.items()}
     emitted = emissions(planned.recipe, DIALECT[request.target], planned.config, shapes)
     emitted.sort(key=_order(planned, request))
     pairs = [(natural(planned, emission), emission) for emission in emitted]
-    types = {} if request.quantize is None else gguf_types(planned, emitted, request.quantize)
-    chosen = [choose(one, request, types.get(one.name)) for one, _ in pairs]
+    quantized = QuantizedTypes({}, [])
+    if request.quantize is not None:
+        quantized = gguf_types(planned, emitted, request.quantize)
+    chosen = [choose(one, request, quantized.types.get(one.name)) for one, _ in pairs]
     specs = _narrowed(planned, request, chosen, emitted)
     notes = left_out(planned.recipe, DIALECT[request.target], planned.config, shapes)
     if request.quantize is not None:
-        notes += fallback_notes(types, strict=request.quantize.strict)
+        notes += fallback_notes(quantized.types, strict=request.quantize.strict)
+        notes += quantized.notes
     notes += _quantized_before([n for n, _ in pairs], specs, request)
-    return _with_computed(planned, request, list(zip(specs, emitted, strict=True))), notes
+    tensors = _with_computed(planned, request, list(zip(specs, emitted, strict=True)))
+    return tensors, notes, quantized
 
 
 def _with_computed(

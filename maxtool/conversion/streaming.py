@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from maxtool.casting import cast, oddities
 from maxtool.conversion.output_tensors import natural, plain
 from maxtool.dtype import DType
-from maxtool.quantization import QuantizationEncoding, quantize
+from maxtool.quantization import quantize
+from maxtool.quantization.block import Float32
 from maxtool.quantization.codec import dequantize
 from maxtool.recipe import OutputTensor, Plan
 from maxtool.recipe.gathered_rows import Gathered, gathered
@@ -24,9 +25,16 @@ CHUNK_BYTES = 1 << 23
 
 
 def chunks(
-    planned: Plan, spec: TensorSpec, emission: OutputTensor, warn: Callable[[str], None]
+    planned: Plan,
+    spec: TensorSpec,
+    emission: OutputTensor,
+    warn: Callable[[str], None],
+    importance: Float32 | None = None,
 ) -> Iterator[Array]:
-    """The payload of a tensor, in order; ``warn`` is told what is odd about it in the end."""
+    """The payload of a tensor, in order; ``warn`` is told what is odd about it in the end.
+
+    ``importance`` is that of the columns of its matrices, ``[matrices, row]``.
+    """
     rows = gathered(planned, emission)
     kept = natural(planned, emission).encoding
     if rows is not None:
@@ -36,7 +44,11 @@ def chunks(
         parts, encoding = _slabs(whole), kept
     else:
         parts, encoding = _slabs(plain(planned, emission)), None
-    return parts if encoding and encoding is spec.encoding else _made(parts, spec, encoding, warn)
+    if encoding and encoding is spec.encoding:
+        return parts
+    if encoding:
+        parts = (dequantize(part, encoding, tensor=spec.name) for part in parts)
+    return _cast(parts, spec, warn) if spec.encoding is None else _packed(parts, spec, importance)
 
 
 def _stored(planned: Plan, rows: Gathered) -> Iterator[Array]:
@@ -59,20 +71,35 @@ def _slabs(array: Array) -> Iterator[Array]:
         yield array[start : start + step]
 
 
-def _made(
-    parts: Iterator[Array],
-    spec: TensorSpec,
-    encoding: QuantizationEncoding | None,
-    warn: Callable[[str], None],
+def _packed(
+    parts: Iterator[Array], spec: TensorSpec, importance: Float32 | None
 ) -> Iterator[Array]:
-    """The parts decoded, and as the type or the blocks that are written."""
+    """The parts as the blocks that are written."""
+    assert spec.encoding is not None  # noqa: S101 - for the type checker
+    done = 0
+    for part in parts:
+        rows = part.reshape(-1, spec.shape[-1])
+        for matrix, some in _by_matrix(rows, done, spec.shape[-2] if importance is not None else 0):
+            columns = None if importance is None else importance[matrix]
+            yield quantize(some, spec.encoding, importance=columns, tensor=spec.name)
+        done += len(rows)
+
+
+def _by_matrix(rows: Array, done: int, each: int) -> Iterator[tuple[int, Array]]:
+    """Rows of a stack of matrices of ``each`` rows, parted where one ends; all at once if 0."""
+    start = 0
+    while start < len(rows):
+        matrix, passed = divmod(done + start, each) if each else (0, 0)
+        end = start + each - passed if each else len(rows)
+        yield matrix, rows[start:end]
+        start = end
+
+
+def _cast(parts: Iterator[Array], spec: TensorSpec, warn: Callable[[str], None]) -> Iterator[Array]:
+    """The parts as the type that is written."""
     odd: frozenset[str] = frozenset()
     lost, source = 0, spec.dtype
-    for part in parts:
-        values = dequantize(part, encoding, tensor=spec.name) if encoding else part
-        if spec.encoding is not None:
-            yield quantize(values, spec.encoding, tensor=spec.name)
-            continue
+    for values in parts:
         odd |= oddities(values)
         source = DType.from_numpy(values.dtype)
         converted, count = (values, 0) if source is spec.dtype else cast(values, spec.dtype)

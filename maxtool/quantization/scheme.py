@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TypeAlias
 
 from maxtool.dtype import DType
+from maxtool.quantization.block import Float32
 from maxtool.quantization.encoding import QuantizationEncoding as E
 from maxtool.quantization.mixes import ALIASES, MIXES, Mix, ModelFacts, Role, Spot
 
@@ -55,6 +57,7 @@ class Scheme:
             last that matches counts.
         head: The type of the head.
         embedding: The type of the embedding.
+        importance: llama.cpp's importance matrix, if one is used.
         strict: Whether it is an error that rows are not of whole blocks.
         requantize: Whether what is quantized already may be quantized again.
     """
@@ -64,6 +67,7 @@ class Scheme:
     overrides: tuple[tuple[str, StoredType], ...] = ()
     head: StoredType | None = None
     embedding: StoredType | None = None
+    importance: Path | None = None
     strict: bool = False
     requantize: bool = False
 
@@ -84,10 +88,17 @@ class Scheme:
 
 @dataclass(frozen=True, slots=True)
 class ChosenType:
-    """The type of a tensor, and the one that its rows kept it from having, if they did."""
+    """The type of a tensor.
+
+    Attributes:
+        type: How it is stored.
+        missed: What its rows kept it from having, if they did.
+        importance: That of its columns, ``[matrices, row]``, if it is known.
+    """
 
     type: StoredType
     missed: E | None = None
+    importance: Float32 | None = field(default=None, compare=False, repr=False)
 
 
 def is_quantizable(name: str, shape: Shape) -> bool:

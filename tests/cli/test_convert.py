@@ -19,6 +19,7 @@ from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner, Result
 
 from maxtool.cli.app import app
+from tests.conversion.quantized_models import write_older
 from tests.effort import thinned
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -216,6 +217,8 @@ def test_a_failed_replacement_keeps_the_old_output(tmp_path: Path, source: Path)
         ["--quantize", "Q8_0", "--tensor-type", "*=Q4_K_M"],
         ["--quantize", "Q8_0", "--tensor-type", "blk.77.*=Q4_K"],
         ["--quantize", "Q8_0", "--output-tensor-type", "Q9"],
+        ["--imatrix", "a.dat"],
+        ["--quantize", "Q4_0", "--imatrix", "https://example.org/a.dat"],
         ["--to", "onnx"],
         ["--recipe", "lama"],
     ],
@@ -384,3 +387,18 @@ def test_fallbacks_are_told_in_a_line_each(tmp_path: Path) -> None:
     file = tmp_path / "b.gguf"
     strict = run(DATA / "tiny-mistral", "-o", file, "--quantize", "Q4_K_M", "--strict")
     assert strict.exit_code == 4
+
+
+def test_an_importance_matrix(tmp_path: Path) -> None:
+    file, output = tmp_path / "a.dat", tmp_path / "out.gguf"
+    command = [DATA / "fireside-256", "-o", output, "--quantize", "Q4_K_M", "--imatrix", file]
+    assert run(*command).exit_code == 3
+    file.write_bytes(b"GGUF, or not")
+    assert run(*command).exit_code == 3
+    write_older(file, {"blk.0.ffn_up.weight": np.ones((1, 255), np.float32)})
+    assert run(*command).exit_code == 4
+    assert [path.name for path in tmp_path.iterdir()] == ["a.dat"]
+    write_older(file, {"blk.0.ffn_up.weight": np.ones((1, 256), np.float32)})
+    result = run(*command)
+    assert result.exit_code == 0
+    assert "quantized without importance" in result.stderr
