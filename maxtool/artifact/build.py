@@ -32,6 +32,7 @@ from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError, UsageError
 from maxtool.graph import Graph
+from maxtool.quantization.scheme import files_read
 from maxtool.recipe import Plan, Recipe, find_recipe, load_recipe, plan
 from maxtool.recipe.fitted_tokenizer import model_tokenizer
 from maxtool.recipe.naming import check_name, model_name
@@ -152,7 +153,7 @@ def prepare(request: Request) -> Build:
     _check_quantize(request, target)
     batch.check_request(request, target)
     checkpoint = open_checkpoint(request.source)
-    check_place(request, (*checkpoint.protected, *request.read))
+    check_place(request, (*checkpoint.protected, *files_read(request.quantize)))
     recipe = load_recipe(request.recipe) if request.recipe else find_recipe(checkpoint)
     planned = plan(recipe, checkpoint, ignore=request.ignore)
     planned.check()

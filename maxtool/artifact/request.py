@@ -56,12 +56,6 @@ class Request(Options):
     against: Against = "graph"
     ignore: frozenset[str] = frozenset()  # keys of the configuration to pass over
 
-    @property
-    def read(self) -> tuple[Path, ...]:
-        """Files that are read beside the source."""
-        asked = None if self.quantize is None else self.quantize.importance
-        return () if asked is None else (asked,)
-
 
 @dataclass(frozen=True)
 class ModuleRequest(Options):

@@ -13,7 +13,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "maxtool inspect-weights before.gguf --diff after.gguf --json",
     ),
     "convert": (
-        "maxtool convert Llama-3.2-1B -o llama.gguf --quantize Q8_0",
+        "maxtool convert Llama-3.2-1B -o llama.gguf --quantize Q4_K_M",
         "maxtool convert llama.gguf -o llama-folder --dtype bfloat16",
         "maxtool convert Llama-3.2-1B -o llama.gguf --dry-run",
     ),

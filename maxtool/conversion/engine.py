@@ -20,6 +20,7 @@ from maxtool.conversion.streaming import chunks
 from maxtool.conversion.verification import verify_safetensors
 from maxtool.errors import UsageError
 from maxtool.files import check_output, check_space, staged
+from maxtool.quantization.scheme import files_read
 from maxtool.recipe import (
     OutputTensor,
     Plan,
@@ -96,7 +97,9 @@ def prepare(request: Request) -> Conversion:
     request.check()
     checkpoint = open_checkpoint(request.source)
     check_output(
-        request.output, force=request.force, sources=(*checkpoint.protected, *request.read)
+        request.output,
+        force=request.force,
+        sources=(*checkpoint.protected, *files_read(request.quantize)),
     )
     _check_replaceable(request)
     recipe = load_recipe(request.recipe) if request.recipe else find_recipe(checkpoint)

@@ -55,12 +55,6 @@ class Request:
         """Return the format of the result."""
         return self.to or SUFFIXES.get(self.output.suffix.lower(), "hf")
 
-    @property
-    def read(self) -> tuple[Path, ...]:
-        """Files that are read beside the source."""
-        asked = None if self.quantize is None else self.quantize.importance
-        return () if asked is None else (asked,)
-
     def check(self) -> None:
         """Refuse what contradicts itself: the output's name, its format and its types."""
         suffix = self.output.suffix.lower()

@@ -101,10 +101,16 @@ class ChosenType:
     importance: Float32 | None = field(default=None, compare=False, repr=False)
 
 
+def files_read(scheme: Scheme | None) -> tuple[Path, ...]:
+    """The files that are read beside a source to quantize it."""
+    asked = None if scheme is None else scheme.importance
+    return () if asked is None else (asked,)
+
+
 def is_quantizable(name: str, shape: Shape) -> bool:
     """Return whether llama-quantize would quantize a GGUF tensor: a matrix of several rows."""
-    rows = shape[:-1]
-    return any(size > 1 for size in rows) and ALWAYS_FLOAT32.search(name) is None
+    several = any(size > 1 for size in shape[:-1]) and 0 not in shape
+    return several and ALWAYS_FLOAT32.search(name) is None
 
 
 def choose_types(

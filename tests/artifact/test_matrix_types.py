@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from maxtool.artifact.matrix_types import MatrixType
 from maxtool.artifact.weights import type_bytes
 from maxtool.cli.app import app
 from maxtool.compiler.quantized_layout import LAYOUTS
@@ -18,11 +19,12 @@ from maxtool.dtype import DType
 from maxtool.errors import UsageError
 from maxtool.quantization import QuantizationEncoding, quantize
 from maxtool.quantization.codec import ENCODABLE
-from maxtool.quantization.scheme import FALLBACKS
+from maxtool.quantization.scheme import FALLBACKS, Scheme
 from tests.artifact.quantized_files import SAMPLE, planned, sample_gguf
 from tests.schemes import pure
 
 E = QuantizationEncoding
+DATA = Path(__file__).resolve().parents[1] / "data"
 
 
 @pytest.fixture
@@ -116,3 +118,20 @@ def test_a_wrong_type_is_told_with_those_that_there_are(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 2
     assert "Q5_K_S, Q6_K, Q8_0, TQ1_0" in done.stderr
+
+
+def test_patterns_are_of_the_names_in_gguf(tmp_path: Path) -> None:
+    overrides = (("blk.*.attn_v.weight", E.Q8_0), ("blk.1.*", DType.float16))
+    scheme = replace(Scheme.named("Q4_0"), overrides=overrides)
+    types = planned(SAMPLE, tmp_path / "out", quantize=scheme).types
+    assert types["layers.0.attn.v.weight"].encoding is E.Q8_0
+    assert types["layers.1.attn.v.weight"] == MatrixType(DType.float16)
+    assert types["layers.2.attn.q.weight"].encoding is E.Q4_0
+    assert types["embed.weight"].encoding is E.Q8_0  # rows of 96 are not whole Q6_K blocks
+
+
+@pytest.mark.parametrize("name", ["tiny-distilbert", "tiny-qwen3-moe", "tiny-dynamic"])
+def test_what_gguf_cannot_say_is_quantized_too(name: str, tmp_path: Path) -> None:
+    """Names and shapes decide the types, not whether a file could be written."""
+    build = planned(DATA / name, tmp_path / "out", quantize=Scheme.named("Q8_0"))
+    assert build.contents.encodings or any("not whole Q8_0 blocks" in n for n in build.notes)

@@ -138,6 +138,7 @@ def test_a_single_ternary_type_spares_embedding_and_head(name: str) -> None:
         ("blk.0.attn_q.weight", (2, 32), True),
         ("blk.0.attn_q.weight", (1, 32), False),
         ("blk.0.attn_q.weight", (32,), False),
+        ("blk.0.attn_q.weight", (2, 0), False),
         ("blk.0.ffn_up_exps.weight", (2, 1, 32), True),
         ("blk.0.attn_q.bias", (2, 32), False),
         ("blk.0.attn_q_norm.weight", (2, 32), False),
