@@ -1,6 +1,7 @@
 """The command table, the options every command has, and the exit codes.
 
-A command is a function ``command(out: Output, ...)`` in a file of its own. Registration gives it
+A command is a function ``command(out: Output, ...)`` in a file of its own, whose parameters are
+options or groups of them. Registration gives it
 ``--json``, ``--quiet``, ``--verbose`` and ``--no-color``, and turns errors into one message and the
 documented exit code.
 """
@@ -18,7 +19,7 @@ from typing import Annotated, Any
 import typer
 
 from maxtool import __version__
-from maxtool.cli import interrupts, manual, options
+from maxtool.cli import interrupts, manual, option_groups, options
 from maxtool.cli.optional_values import CommandWithOptionalValues
 from maxtool.cli.output import Output
 from maxtool.errors import MachineLacks, MaxtoolError, UsageError
@@ -47,18 +48,18 @@ def command(name: str, function: Callable[..., None]) -> None:
         inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
         for key, kind in COMMON.items()
     ]
-    keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+    flat = option_groups.flattened(own)
 
     @wraps(function)
     def wrapped(
         *, json_mode: bool, quiet: bool, verbose: bool, no_color: bool, **arguments: object
     ) -> None:
         out = Output(json_mode=json_mode, quiet=quiet, verbose=verbose, color=not no_color)
-        _guard(out, lambda: function(out, **arguments))
+        _guard(out, lambda: function(out, **option_groups.gathered(own, arguments)))
 
-    wrapped.__signature__ = inspect.Signature([*keyword_only, *common])  # type: ignore[attr-defined]
+    wrapped.__signature__ = inspect.Signature([*flat, *common])  # type: ignore[attr-defined]
     wrapped.__annotations__ = {
-        parameter.name: parameter.annotation for parameter in [*keyword_only, *common]
+        parameter.name: parameter.annotation for parameter in [*flat, *common]
     }
     summary = (inspect.getdoc(function) or "").partition(".")[0]
     group, _, leaf = name.rpartition(" ")

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maxtool.cli import complete, options, quantizing, units
+from maxtool.cli import complete, options, quantizing, sizes, units
+from maxtool.cli.convert_options import FileOptions
 from maxtool.cli.output import Output
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def convert(
     force: options.Force = False,
     dry_run: options.DryRun = False,
     ignore_config: options.IgnoreConfig = None,
+    files: FileOptions = FileOptions(),  # noqa: B008 - frozen
 ) -> None:
     """Rewrite a checkpoint as GGUF or as a Hugging Face folder, losing nothing not asked for."""
     from maxtool import conversion
@@ -82,6 +84,8 @@ def convert(
         force=force,
         ignore=frozenset(ignore_config or ()),
         name=name,
+        shard_size=sizes.parse_size(files.shard_size, "--shard-size"),
+        split_max_size=sizes.parse_size(files.split_max_size, "--split-max-size"),
     )
     planned = conversion.prepare(request)
     for note in planned.notes:
@@ -106,11 +110,21 @@ def _show(out: Output, planned: Conversion, report: Report | None) -> None:
 
         for spec in sorted(planned.specs, key=lambda spec: natural_key(spec.name)):
             out.text(f"{spec.name}  {spec.type_name}  {list(spec.shape)}  {spec.nbytes}")
+        for name, nbytes in planned.files.items():
+            out.text(f"{name}  {nbytes} bytes")
     types = ", ".join(f"{count} {name}" for name, count in sorted(planned.types.items()))
     verb = "would write" if report is None else "wrote"
     size = f"{planned.nbytes} bytes ({units.binary_size(planned.nbytes)})"
     recipe = f"recipe {planned.plan.recipe.name}"
-    out.say(f"{verb} {planned.request.output}: {recipe}, tensors: {types}, {size}")
+    out.say(f"{verb} {_named(planned)}: {recipe}, tensors: {types}, {size}")
+
+
+def _named(planned: Conversion) -> str:
+    """The output, or the first of its files and how many more there are."""
+    output, layout = planned.request.output, planned.layout
+    if layout.replaced is None:
+        return str(output)
+    return f"{output.with_name(layout.entry)} and {len(layout.parts) - 1} more files"
 
 
 def _as_json(planned: Conversion, report: Report | None) -> dict[str, Any]:
@@ -122,7 +136,7 @@ def _as_json(planned: Conversion, report: Report | None) -> dict[str, Any]:
         "dry_run": report is None,
         "bytes": planned.nbytes,
         "types": planned.types,
-        "files": {name: len(data) for name, data in planned.files.items()},
+        "files": planned.files,
         "tensors": [
             {
                 "name": spec.name,

@@ -7,37 +7,28 @@ converted and written a few rows at a time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from maxtool.conversion import gguf_metadata, hf_files
+from maxtool.conversion.description import described
+from maxtool.conversion.layout import Layout, TensorFile, laid_out, staged_layout
 from maxtool.conversion.output_tensors import TensorSource, is_rounded, planned_tensors
 from maxtool.conversion.replaceable import strangers
 from maxtool.conversion.request import DIALECT, Request
 from maxtool.conversion.streaming import chunks
 from maxtool.conversion.verification import verify_safetensors
+from maxtool.conversion.writers import WRITERS
 from maxtool.errors import UsageError
-from maxtool.files import check_output, check_space, staged
+from maxtool.files import check_output, check_parts, check_space
 from maxtool.quantization.scheme import files_read
-from maxtool.recipe import (
-    OutputTensor,
-    Plan,
-    find_recipe,
-    load_recipe,
-    plan,
-    written_keys,
-    written_notes,
-)
-from maxtool.recipe.fitted_tokenizer import model_tokenizer
+from maxtool.recipe import OutputTensor, Plan, find_recipe, load_recipe, plan, written_keys
 from maxtool.recipe.quantized_types import QuantizedTypes
+from maxtool.recipe.step import Array
 from maxtool.weights import TensorSpec, open_checkpoint
-from maxtool.weights.formats import gguf, safetensors
 from maxtool.weights.formats.payload import Chunked, Payload
 from maxtool.weights.names import listed
-
-TENSORS_FILE = "model.safetensors"
 
 
 @dataclass
@@ -48,21 +39,17 @@ class Conversion:
         request: What was asked.
         plan: The source, matched with its recipe.
         tensors: What is written, in order, each with how it is made, or what it holds.
-        metadata: Key/values of a GGUF output.
-        files: Small files of a Hugging Face folder, by name.
+        layout: The files of the output.
         notes: What is worth knowing before it is run.
         quantized: How tensors are quantized; without types if they are not.
-        nbytes: Bytes of the whole output.
     """
 
     request: Request
     plan: Plan
     tensors: list[TensorSource]
-    metadata: dict[str, Any]
-    files: dict[str, bytes]
+    layout: Layout
     notes: list[str]
     quantized: QuantizedTypes
-    nbytes: int = 0
 
     @property
     def specs(self) -> list[TensorSpec]:
@@ -73,6 +60,22 @@ class Conversion:
     def types(self) -> dict[str, int]:
         """Count the written tensors of each type."""
         return dict(Counter(spec.type_name for spec in self.specs))
+
+    @cached_property
+    def files(self) -> dict[str, int]:
+        """Return the exact bytes of every file of the output, by name."""
+        files = {file.name: file.nbytes(self.request) for file in self.layout.files}
+        return files | {name: len(data) for name, data in self.layout.beside.items()}
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of the whole output."""
+        return sum(self.files.values())
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        """Return the files that are read, which nothing may be written over."""
+        return (*self.plan.checkpoint.protected, *files_read(self.request.quantize))
 
 
 @dataclass
@@ -96,11 +99,10 @@ def prepare(request: Request) -> Conversion:
     """Plan a conversion from headers, and check all that can be checked before it is run."""
     request.check()
     checkpoint = open_checkpoint(request.source)
-    check_output(
-        request.output,
-        force=request.force,
-        sources=(*checkpoint.protected, *files_read(request.quantize)),
-    )
+    # Whether there are parts, which have names of their own, is not known yet.
+    free = request.force or request.most_bytes is not None
+    sources = (*checkpoint.protected, *files_read(request.quantize))
+    check_output(request.output, force=free, sources=sources)
     _check_replaceable(request)
     recipe = load_recipe(request.recipe) if request.recipe else find_recipe(checkpoint)
     planned = plan(recipe, checkpoint, ignore=request.ignore)
@@ -110,28 +112,24 @@ def prepare(request: Request) -> Conversion:
     tensors, notes, quantized = planned_tensors(planned, request)
     specs = [spec for spec, _ in tensors]
     WRITERS[request.target].check(specs)
-    conversion = Conversion(
-        request, planned, tensors, {}, {}, [*checkpoint.notes, *planned.notes, *notes], quantized
-    )
-    _describe(conversion)
-    conversion.nbytes = _size(conversion)
-    check_space(request.output, conversion.nbytes)
+    description = described(planned, specs, request, quantized.importance)
+    layout = laid_out(request, tensors, description.metadata, description.files)
+    notes = [*checkpoint.notes, *planned.notes, *notes, *description.notes]
+    conversion = Conversion(request, planned, tensors, layout, notes, quantized)
+    _check_free(conversion)
     return conversion
 
 
 def convert(conversion: Conversion, progress: Callable[[int], None] | None = None) -> Report:
     """Run a planned conversion; ``progress`` is told the bytes written since the last call."""
-    request, folder = conversion.request, conversion.request.target == "hf"
+    request, layout = conversion.request, conversion.layout
     report = Report(request.output, conversion.nbytes)
-    with staged(request.output, folder=folder, replace=request.force) as path:
-        tensors = path / TENSORS_FILE if folder else path
-        specs, arrays = conversion.specs, _arrays(conversion, report)
-        WRITERS[request.target].write(tensors, specs, arrays, conversion.metadata, progress)
-        if request.target != "gguf":
-            verify_safetensors(tensors, specs, request.output)
-        for name, data in conversion.files.items():
-            (path / name).parent.mkdir(exist_ok=True)
-            (path / name).write_bytes(data)
+    with staged_layout(request, layout) as folder:
+        for file in layout.files:
+            _write(conversion, file, folder / file.name, report, progress)
+        for name, data in layout.beside.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_bytes(data)
             if progress is not None:
                 progress(len(data))
         conversion.plan.checkpoint.check_unchanged()
@@ -142,10 +140,6 @@ def convert(conversion: Conversion, progress: Callable[[int], None] | None = Non
         what = "are rounded or left out by the recipe's operations"
         report.warnings.append(f"values of {named} {what}")
     return report
-
-
-# The modules of the two formats have the same functions.
-WRITERS: Mapping[str, Any] = {"gguf": gguf, "hf": safetensors, "safetensors": safetensors}
 
 
 # --- planning ------------------------------------------------------------------------------------
@@ -164,65 +158,42 @@ def _check_replaceable(request: Request) -> None:
         raise UsageError(what, file=output, problems=listed(found), hint=hint)
 
 
-def _describe(conversion: Conversion) -> None:
-    """Fill in the key/values or the small files: the source's own, as they stand in its dialect."""
-    planned, request, specs = conversion.plan, conversion.request, conversion.specs
-    if request.target == "safetensors":
-        return
-    if planned.dialect == request.target:
-        description = KEPT[request.target](planned, specs, request.name)
+def _check_free(conversion: Conversion) -> None:
+    """Check that the files of the output may be written, and that there is room for them."""
+    request, replaced = conversion.request, conversion.layout.replaced
+    sources = conversion.sources
+    if replaced is None:
+        check_output(request.output, force=request.force, sources=sources)
     else:
-        tokenizer, notes = model_tokenizer(planned)
-        conversion.notes += notes
-        description = MADE[request.target](planned, specs, tokenizer, request.name)
-    if request.target == "gguf":
-        if request.quantize is not None:
-            mix, file = request.quantize.mix, conversion.quantized.importance
-            description |= gguf_metadata.of_quantized(mix, file)
-        conversion.metadata = description
-        if planned.dialect != "gguf":
-            conversion.notes += written_notes(planned.recipe, "gguf", planned.config)
-    else:
-        conversion.files = description
-    if not any(name.startswith(TOKENIZER[request.target]) for name in description):
-        conversion.notes.append("the source has no tokenizer, so the output has none")
-
-
-# How what describes a tokenizer is called: a key, or files.
-TOKENIZER = {"gguf": "tokenizer.ggml.model", "hf": "tokenizer"}
-KEPT: Mapping[str, Callable[..., dict[str, Any]]] = {
-    "gguf": gguf_metadata.from_gguf,
-    "hf": hf_files.from_huggingface,
-}
-MADE: Mapping[str, Callable[..., dict[str, Any]]] = {
-    "gguf": gguf_metadata.from_huggingface,
-    "hf": hf_files.from_gguf,
-}
-
-
-def _size(conversion: Conversion) -> int:
-    writer = WRITERS[conversion.request.target]
-    _, offsets = writer.header(conversion.specs, conversion.metadata)
-    return int(offsets[-1]) + sum(map(len, conversion.files.values()))
+        check_parts(request.output, replaced, force=request.force, sources=sources)
+    check_space(request.output, conversion.nbytes)
 
 
 # --- streaming -----------------------------------------------------------------------------------
 
 
-def _arrays(conversion: Conversion, report: Report) -> Iterator[Payload]:
-    for spec, emission in conversion.tensors:
-        if isinstance(emission, OutputTensor):
-            yield _array(conversion, spec, emission, report)
-        else:
-            yield emission
+def _write(
+    conversion: Conversion,
+    file: TensorFile,
+    path: Path,
+    report: Report,
+    progress: Callable[[int], None] | None,
+) -> None:
+    request, specs = conversion.request, [spec for spec, _ in file.tensors]
+    arrays = (_payload(conversion, spec, source, report) for spec, source in file.tensors)
+    WRITERS[request.target].write(path, specs, arrays, file.metadata, progress)
+    if request.target != "gguf":
+        verify_safetensors(path, specs, request.output)
 
 
-def _array(
-    conversion: Conversion, spec: TensorSpec, emission: OutputTensor, report: Report
+def _payload(
+    conversion: Conversion, spec: TensorSpec, source: OutputTensor | Array, report: Report
 ) -> Payload:
+    if not isinstance(source, OutputTensor):
+        return source
     planned, chosen = conversion.plan, conversion.quantized.types.get(spec.name)
-    if is_rounded(planned, emission):
-        report.rounded.add(emission.name)
+    if is_rounded(planned, source):
+        report.rounded.add(source.name)
     importance = None if chosen is None else chosen.importance
-    stream = chunks(planned, spec, emission, report.warnings.append, importance)
+    stream = chunks(planned, spec, source, report.warnings.append, importance)
     return Chunked(spec.stored_dtype, spec.stored_shape, stream)

@@ -21,6 +21,7 @@ FOREIGN = (
     *(".onnx", ".bin", ".pt", ".pth", ".ckpt", ".npz", ".npy", ".h5", ".pb", ".tflite", ".ggml"),
     *(".json", ".zip", ".tar", ".gz", ".txt"),
 )
+SHARDED = frozenset({"hf", "safetensors"})
 DIALECT: Mapping[Target, Dialect] = {"gguf": "gguf", "hf": "hf", "safetensors": "hf"}
 
 
@@ -38,6 +39,8 @@ class Request:
         force: Whether an existing output may be replaced.
         ignore: Configuration keys to pass over.
         name: What the model is called in the output; its own name when not given.
+        shard_size: Bytes of tensors in a shard of safetensors at most; one file when not given.
+        split_max_size: Bytes of tensors in a split of GGUF at most; one file when not given.
     """
 
     source: Path
@@ -49,6 +52,13 @@ class Request:
     force: bool = False
     ignore: frozenset[str] = frozenset()
     name: str | None = None
+    shard_size: int | None = None
+    split_max_size: int | None = None
+
+    @property
+    def most_bytes(self) -> int | None:
+        """Return the bytes of tensors that a file of the output may have, if there is a limit."""
+        return self.shard_size if self.split_max_size is None else self.split_max_size
 
     @property
     def target(self) -> Target:
@@ -77,6 +87,17 @@ class Request:
         if self.quantize is not None and self.target != "gguf":
             hint = "name the output something.gguf"
             raise UsageError("--quantize needs a GGUF output", file=self.output, hint=hint)
+        self._check_sizes()
+
+    def _check_sizes(self) -> None:
+        """Refuse a limit of files that belongs to another format."""
+        if self.shard_size is not None and self.target not in SHARDED:
+            what = f"--shard-size is of safetensors, and the output is {self.target}"
+            hint = "GGUF has --split-max-size" if self.target == "gguf" else None
+            raise UsageError(what, file=self.output, hint=hint)
+        if self.split_max_size is not None and self.target != "gguf":
+            what = f"--split-max-size is of GGUF, and the output is {self.target}"
+            raise UsageError(what, file=self.output, hint="safetensors have --shard-size")
 
 
 def parse_target(text: str) -> Target:

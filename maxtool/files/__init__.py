@@ -7,7 +7,16 @@ at.
 """
 
 from maxtool.files.hashing import sha256
-from maxtool.files.outputs import check_output, check_space
-from maxtool.files.staging import forget_written, staged, written
+from maxtool.files.outputs import check_output, check_parts, check_space
+from maxtool.files.staging import forget_written, staged, staged_parts, written
 
-__all__ = ["check_output", "check_space", "forget_written", "sha256", "staged", "written"]
+__all__ = [
+    "check_output",
+    "check_parts",
+    "check_space",
+    "forget_written",
+    "sha256",
+    "staged",
+    "staged_parts",
+    "written",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -20,10 +21,7 @@ def check_output(path: Path, *, force: bool, sources: tuple[Path, ...] = ()) -> 
     if "\0" in str(path):
         raise UsageError(f"the name of the output holds a null character: {str(path)!r}")
     where = place(path)
-    for source in (source.resolve() for source in sources):
-        if any(_overlap(target, source) for target in (where, path.resolve())):
-            what = "the output would overwrite the source or lie inside it"
-            raise UsageError(what, file=path, hint="choose another --output")
+    _check_sources(path, sources)
     if Path.cwd().is_relative_to(where):
         raise UsageError("the output would replace the folder that this runs in", file=path)
     if not where.parent.is_dir():
@@ -33,6 +31,25 @@ def check_output(path: Path, *, force: bool, sources: tuple[Path, ...] = ()) -> 
     clear(where.parent)
     if os.path.lexists(path) and not force:
         raise OutputExists("the output exists", file=path, hint="pass --force to replace it")
+
+
+def check_parts(
+    path: Path, old: re.Pattern[str], *, force: bool, sources: tuple[Path, ...] = ()
+) -> None:
+    """Check the files that an output of several would replace, as :func:`check_output` does."""
+    for name in present_parts(place(path), old):
+        file = path.with_name(name)
+        _check_sources(file, sources)
+        if file.is_dir() and not file.is_symlink():
+            raise UsageError("a folder has the name of a part of the output", file=file)
+        if not force:
+            raise OutputExists("the output exists", file=file, hint="pass --force to replace it")
+
+
+def present_parts(where: Path, old: re.Pattern[str]) -> list[str]:
+    """The names of files beside an output's place that belong to it, sorted."""
+    names = (entry.name for entry in where.parent.iterdir())
+    return sorted(name for name in names if old.fullmatch(name))
 
 
 def check_space(path: Path, needed: int) -> None:
@@ -46,6 +63,13 @@ def check_space(path: Path, needed: int) -> None:
 def place(path: Path) -> Path:
     """The place of an output: ``path`` without links or dots on the way to its last name."""
     return path.resolve() if path.name in ("", "..") else path.parent.resolve() / path.name
+
+
+def _check_sources(path: Path, sources: tuple[Path, ...]) -> None:
+    for source in (source.resolve() for source in sources):
+        if any(_overlap(target, source) for target in (place(path), path.resolve())):
+            what = "the output would overwrite the source or lie inside it"
+            raise UsageError(what, file=path, hint="choose another --output")
 
 
 def _overlap(path: Path, other: Path) -> bool:

@@ -1,7 +1,8 @@
 """The hidden folder in which an output is made, and what is done with those of killed processes.
 
 ``.NAME.maxtool-xxxxxxxx`` holds ``lock``, which says what is made on which machine, ``new/NAME``,
-which is being written, and ``old/NAME``, which was in the way where names cannot be exchanged. The
+which is being written, and ``old/NAME``, which was in the way where names cannot be exchanged. An
+output of several files has all of them in ``new``, and ``parts`` says which they are. The
 process holds a lock on ``lock``; the kernel lets go of it when the process ends, however it does.
 """
 
@@ -14,11 +15,13 @@ import re
 import shutil
 import socket
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-LOCK, NEW, OLD = "lock", "new", "old"
+from maxtool.files.parts import FolderLock, Moves
+
+LOCK, NEW, OLD, PARTS = "lock", "new", "old", "parts"
 MARK = "maxtool-"
 _NAME = re.compile(rf"\..*\.{MARK}[0-9a-f]{{8}}", re.DOTALL)
 # Of the output's name; with dots, mark and letters it must fit the 143 bytes that eCryptfs has.
@@ -35,11 +38,18 @@ class Scratch:
     folder: Path
     place: Path
     descriptor: int | None = None  # the open lock
+    alone: FolderLock = field(default_factory=FolderLock)  # while parts are moved
 
     @property
     def staging(self) -> Path:
         """The path at which the output is written."""
         return self.folder / NEW / self.place.name
+
+    @property
+    def moves(self) -> Moves:
+        """The moves that put an output of several files in place."""
+        folder, parts = self.folder, self.folder / PARTS
+        return Moves(folder / NEW, folder / OLD, self.place.parent, parts)
 
     @property
     def aside(self) -> Path:
@@ -75,7 +85,11 @@ class Scratch:
 
         Whatever there is of the folder: an interrupt may come before all of it is made.
         """
-        if self._is_between():
+        if (self.folder / PARTS).exists():
+            self.alone.hold(self.place.parent)
+            self.moves.undo()
+            (self.folder / PARTS).unlink()
+        elif self._is_between():
             self.aside.rename(self.place)
         # The lock goes last: a folder without it would belong to nobody.
         for part in (NEW, OLD):
@@ -87,6 +101,7 @@ class Scratch:
         self._let_go()
 
     def _let_go(self) -> None:
+        self.alone.release()
         if self.descriptor is not None:
             os.close(self.descriptor)
         self.descriptor = None

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from maxtool.errors import OutputExists
 from maxtool.files import scratch
-from maxtool.files.outputs import place
+from maxtool.files.outputs import place, present_parts
 from maxtool.files.renames import claim, exchange
 from maxtool.files.scratch import Scratch
 
@@ -46,6 +47,52 @@ def staged(path: Path, *, folder: bool = False, replace: bool = True) -> Iterato
         held.end()
 
 
+@contextmanager
+def staged_parts(
+    path: Path, *, parts: Sequence[str], old: re.Pattern[str], replace: bool = True
+) -> Iterator[Path]:
+    """Yield a hidden folder to write several files in; put them in place when the block succeeds.
+
+    Args:
+        path: What the output is called; its folder is where the files appear.
+        parts: The names of the files; the first is what readers begin with.
+        old: The names of files that belong to such an output, those in ``parts`` too.
+        replace: Whether it replaces these; ``OutputExists`` if it may not.
+    """
+    where = place(path)
+    scratch.clear(where.parent)
+    held = scratch.beside(where)
+    try:
+        held.begin()
+        folder = held.folder / scratch.NEW
+        yield folder
+        for part in parts:
+            _flush_entry(folder / part)
+        entry = folder / parts[0]
+        _announced.append((path.with_name(parts[0]), where.with_name(parts[0]), entry.lstat()))
+        _put_parts(held, parts, old, replace=replace)
+        _flush_entry(where.parent)
+    finally:
+        held.end()
+
+
+def _put_parts(held: Scratch, parts: Sequence[str], old: re.Pattern[str], *, replace: bool) -> None:
+    """Move the parts to their places, with no other process doing the like there."""
+    held.alone.hold(held.place.parent)
+    present = present_parts(held.place, old)
+    if present and not replace:
+        raise _written_meanwhile(held.place.with_name(present[0]))
+    try:
+        held.moves.put(parts, present)
+    except FileExistsError as error:
+        raise _written_meanwhile(Path(error.filename2 or error.filename)) from None
+
+
+def _written_meanwhile(path: Path) -> OutputExists:
+    what, hint = "another process has written the output meanwhile", "pass --force to replace it"
+    return OutputExists(what, file=path, hint=hint)
+
+
 def written() -> list[Path]:
     """The outputs that :func:`staged` put in place and that are there, whatever came after.
 
@@ -73,9 +120,7 @@ def _put(held: Scratch, *, replace: bool) -> None:
             return claim(held.staging, held.place)
         except FileExistsError:
             if not replace:
-                what = "another process has written the output meanwhile"
-                hint = "pass --force to replace it"
-                raise OutputExists(what, file=held.place, hint=hint) from None
+                raise _written_meanwhile(held.place) from None
         try:
             return _replace(held)
         except (FileNotFoundError, FileExistsError):  # it is gone again, or in the way again

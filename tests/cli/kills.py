@@ -1,7 +1,8 @@
 """Kills conversions and compilations at random moments and looks at what they leave.
 
-Run as ``python -m tests.cli.kills FOLDER (file|folder|artifact) COUNT SEED``. Prints how many were
-killed, how often the output was the old one and the new one, and what was wrong, as a JSON object.
+Run as ``python -m tests.cli.kills FOLDER KIND COUNT SEED``, with a KIND of file, folder, splits or
+artifact. Prints how many were killed, how often the output was the old one and the new one, and
+what was wrong, as a JSON object.
 The children are forked, so that all of their time is that of the command.
 """
 
@@ -21,6 +22,7 @@ from pathlib import Path
 from maxtool import conversion
 from maxtool.cli.app import app
 from maxtool.files import check_output
+from maxtool.weights import open_checkpoint
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 SOURCE = str(DATA / "tiny-llama")
@@ -31,6 +33,10 @@ COMMANDS: dict[str, tuple[list[str], tuple[list[str], list[str]]]] = {
         (["--dtype", "float16"], ["--dtype", "bfloat16"]),
     ),
     "folder": (["convert", SOURCE], (["--dtype", "float16"], ["--dtype", "bfloat16"])),
+    "splits": (
+        ["convert", SOURCE, "--to", "gguf", "--split-max-size", "30K"],
+        (["--dtype", "float16"], ["--dtype", "bfloat16"]),
+    ),
     "artifact": (["compile", SOURCE], (["--context", "8"], ["--context", "16"])),
 }
 IMPORTED = [conversion]  # what a command would otherwise spend its time on
@@ -58,8 +64,12 @@ def ended(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def content(out: Path) -> object:
+def content(kind: str, out: Path) -> object:
     """Return a key that tells versions of a whole output apart, and from partial ones."""
+    if kind == "splits":
+        first = next(out.parent.glob("out-00001-of-*"), None)
+        files = [] if first is None else open_checkpoint(first).files
+        return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
     if not out.is_dir():
         return hashlib.sha256(out.read_bytes()).hexdigest()
     if (out / "manifest.json").exists():
@@ -80,26 +90,29 @@ def main(root: Path, kind: str, count: int, seed: int) -> dict[str, object]:
         begun = time.monotonic()
         assert ended(start(kind, out, version)) == 0
         seconds = time.monotonic() - begun
-        known.append(content(out))
+        known.append(content(kind, out))
     assert known[0] != known[1]
     result = Counter({"old": 0, "new": 0})
     wrong: list[str] = []
     for number in range(count):
-        before, version = content(out), draw.randrange(2)
+        before, version = content(kind, out), draw.randrange(2)
         child = start(kind, out, version)
         time.sleep(draw.uniform(0, 1.1 * seconds))
         os.kill(child, signal.SIGKILL)
         result[f"ended with {ended(child)}"] += 1
-        wrong += problems(number, out, [before, known[version]])
-        result["new" if content(out) == known[version] != before else "old"] += 1
+        wrong += problems(number, kind, out, [before, known[version]])
+        result["new" if content(kind, out) == known[version] != before else "old"] += 1
     return {"found": result, "wrong": wrong}
 
 
-def problems(number: int, out: Path, allowed: list[object]) -> list[str]:
+def problems(number: int, kind: str, out: Path, allowed: list[object]) -> list[str]:
     """Return the problems after a command was killed, and after the next one has begun."""
-    wrong = [] if content(out) in allowed else [f"{number}: the output is neither"]
+    between = [{}] if kind == "splits" else []  # parts are moved one after the other
+    right = content(kind, out) in allowed + between
     check_output(out, force=True)
-    hidden = [name for name in os.listdir(out.parent) if name != "out"]  # noqa: PTH208
+    right &= content(kind, out) in allowed
+    wrong = [] if right else [f"{number}: the output is neither"]
+    hidden = [name for name in os.listdir(out.parent) if not name.startswith("out")]  # noqa: PTH208
     return wrong + [f"{number}: {name} is left" for name in hidden]
 
 

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "tests" / "data" / "tiny-llama"
 OUTPUTS = ("out", "out.gguf")
 FEW = 5
-MANY = {"file": 100, "folder": 100, "artifact": 30}
+MANY = {"file": 100, "folder": 100, "splits": 100, "artifact": 30}
 
 
 def begin(output: Path, *options: str, limit: Callable[[], None] | None = None) -> subprocess.Popen:
@@ -43,6 +43,7 @@ def names(folder: Path) -> list[str]:
     [
         ("file", FEW),
         ("folder", FEW),
+        ("splits", FEW),
         *(pytest.param(kind, count, marks=pytest.mark.slow) for kind, count in MANY.items()),
     ],
 )

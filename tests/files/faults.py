@@ -1,14 +1,15 @@
 """Ends the writing of an output at each line of the code that does it, one after the other.
 
-Run as ``python -m tests.files.faults FOLDER FORM STATE WAY KIND``, with a FORM of file or folder, a
-STATE of there or free, a WAY of exchange or renames, and a KIND of kill or interrupt. Prints how
-many lines there were, and what was wrong, as one JSON object.
+Run as ``python -m tests.files.faults FOLDER FORM STATE WAY KIND``, with a FORM of file, folder or
+parts, a STATE of there or free, a WAY of exchange or renames, and a KIND of kill or interrupt.
+Prints how many lines there were, and what was wrong, as one JSON object.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -18,7 +19,7 @@ from types import FrameType
 from typing import Any
 
 import maxtool.files
-from maxtool.files import check_output, forget_written, renames, staged, written
+from maxtool.files import check_output, forget_written, renames, staged, staged_parts, written
 
 CODE = str(Path(maxtool.files.__file__).parent)
 NAME = "out"
@@ -43,23 +44,32 @@ class Fault:
         return self
 
 
-def write(out: Path, text: str, *, folder: bool) -> None:
-    """An output of a file, or of a folder with three."""
+PARTS = ["out", "out.1", "out.2"]  # the first is what readers begin with
+
+
+def write(out: Path, text: str, form: str) -> None:
+    """An output of a file, of a folder with three, or of three beside each other."""
     check_output(out, force=True)
-    with staged(out, folder=folder) as staging:
-        for file in [staging / name for name in "abc"] if folder else [staging]:
+    if form == "parts":
+        with staged_parts(out, parts=PARTS, old=re.compile(r"out(\.[123])?")) as staging:
+            for part in PARTS:
+                (staging / part).write_text(text)
+        return
+    with staged(out, folder=form == "folder") as staging:
+        for file in [staging / name for name in "abc"] if form == "folder" else [staging]:
             file.write_text(text)
 
 
-def read(out: Path) -> str | None:
+def read(out: Path, form: str) -> str | None:
     """The text of a whole output; None if there is none, ``broken`` if it is not whole."""
     if not out.exists():
         return None
-    texts = [file.read_text() for file in out.iterdir()] if out.is_dir() else [out.read_text()] * 3
+    files = {"file": lambda: [out] * 3, "folder": lambda: out.iterdir()}
+    texts = [file.read_text() for file in files.get(form, lambda: out.parent.glob("out*"))()]
     return texts[0] if len(texts) == 3 and len(set(texts)) == 1 else "broken"
 
 
-def attempt(out: Path, line: int, kind: str, *, folder: bool) -> int:
+def attempt(out: Path, line: int, kind: str, form: str) -> int:
     """Return the exit code of a process that is ended at a line; 0 if it has fewer lines."""
     if child := os.fork():
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -68,11 +78,11 @@ def attempt(out: Path, line: int, kind: str, *, folder: bool) -> int:
     forget_written()
     try:
         sys.settrace(fault)
-        write(out, "new", folder=folder)
+        write(out, "new", form)
     except KeyboardInterrupt as error:
         sys.settrace(None)
         at = [frame.line for frame in traceback.extract_tb(error.__traceback__)]
-        told = bool(written()) == (read(out) == "new")
+        told = bool(written()) == (read(out, form) == "new")
         cleared = "held.end()" in at or not hidden(out.parent)
         code = 130 if told and cleared else 131
     else:
@@ -83,38 +93,44 @@ def attempt(out: Path, line: int, kind: str, *, folder: bool) -> int:
 
 
 def hidden(folder: Path) -> list[str]:
-    return [name for name in os.listdir(folder) if name != NAME]  # noqa: PTH208
+    return [name for name in os.listdir(folder) if name not in PARTS]  # noqa: PTH208
 
 
-def problems(out: Path, before: str | None, code: int, kind: str, *, atomic: bool) -> list[str]:
+def problems(
+    out: Path, form: str, before: str | None, code: int, kind: str, *, atomic: bool
+) -> list[str]:
     """Return the problems after a process was ended, and after the next run began."""
     result = [] if code in (-signal.SIGKILL, 130) else [f"ended with {code}"]
-    if atomic and read(out) not in (before, "new"):
-        result.append(f"the output is {read(out)}")
+    if atomic and read(out, form) not in (before, "new"):
+        result.append(f"the output is {read(out, form)}")
+    if form == "parts" and read(out, form) not in (before, "new", None):
+        result.append("there is an output, and it is a mixture")
     check_output(out, force=True)  # as the next run begins
-    if read(out) not in (before, "new"):
-        result.append(f"the output is {read(out)} in the next run")
+    if read(out, form) not in (before, "new"):
+        result.append(f"the output is {read(out, form)} in the next run")
     return result + [f"{name} is left after {kind}" for name in hidden(out.parent)]
 
 
 def main(root: Path, form: str, state: str, way: str, kind: str) -> dict[str, object]:
     """Try every line."""
-    out, folder, line = root / NAME, form == "folder", 0
+    out, line = root / NAME, 0
     if way == "renames":
         renames._renameat2 = lambda: None  # type: ignore[assignment]
-    atomic = way == "exchange" or not folder
+    atomic = form == "file" or (form == "folder" and way == "exchange")
     wrong: list[str] = []
     while True:
         line += 1
         before = "old" if state == "there" else None
         if before:
-            write(out, before, folder=folder)
-        code = attempt(out, line, kind, folder=folder)
+            write(out, before, form)
+        code = attempt(out, line, kind, form)
         if code == 0:
             return {"lines": line, "wrong": wrong + [f"{name} is left" for name in hidden(root)]}
-        wrong += [f"{line}: {text}" for text in problems(out, before, code, kind, atomic=atomic)]
-        if not before and out.exists():
-            shutil.rmtree(out) if out.is_dir() else out.unlink()
+        wrong += [
+            f"{line}: {text}" for text in problems(out, form, before, code, kind, atomic=atomic)
+        ]
+        for part in () if before else root.glob("out*"):
+            shutil.rmtree(part) if part.is_dir() else part.unlink()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """The writing of an output, ended at every line of the code that does it.
 
 Whatever the line, the output is the old one or the new one, whole, and the next run finds nothing
-hidden; where the system cannot exchange names, a kill may hide the old output until that run.
+hidden; where the system cannot exchange names, and for outputs of several files, a kill may hide
+the old output until that run.
 """
 
 from __future__ import annotations
@@ -15,8 +16,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FORMS, STATES, WAYS = ("file", "folder"), ("there", "free"), ("exchange", "renames")
-FAST = {("folder", "there", "exchange", "kill"), ("folder", "there", "renames", "interrupt")}
+FORMS, STATES, WAYS = ("file", "folder", "parts"), ("there", "free"), ("exchange", "renames")
+FAST = {
+    ("folder", "there", "exchange", "kill"),
+    ("folder", "there", "renames", "interrupt"),
+    ("parts", "there", "exchange", "kill"),
+}
 LEAST_LINES = 80
 
 
