@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ class KeyCheck:
     known: Set[str]  # those that some field knows
     failed: Set[str]  # fields that could not be read
     ignore: frozenset[str]
+    reasons: Mapping[str, str] = field(default_factory=dict)  # why a key is never ignored
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     can_ignore: bool = False  # whether a problem is one that could be ignored
@@ -40,7 +41,8 @@ class KeyCheck:
             if covered(key, NEVER_IGNORED[dialect]):
                 if value is not None:
                     refused = f"{key} = {short(value)} is not supported, and never ignored"
-                    self.problems.append(refused)
+                    why = self.reasons.get(key)
+                    self.problems.append(f"{refused}: {why}" if why else refused)
             elif key not in known and not covered(key, ignored):
                 self._unknown(key, value, known)
 

@@ -20,6 +20,7 @@ from maxtool.recipe.layer_codecs import MAX_LAYERS
 from maxtool.recipe.name_patterns import renamed
 from maxtool.recipe.schema import Field, Recipe, Source, Spelling
 from maxtool.weights import Checkpoint, TensorInfo
+from maxtool.weights.quantization_config import QUANTIZATION
 
 IGNORE_HINT = "--ignore-config KEY lets a key pass that you know to change nothing"
 # For a field that a dialect has no key for.
@@ -48,7 +49,8 @@ def resolve_config(
     reader = _Reader(recipe, checkpoint, Keys.of(checkpoint).within(recipe.section))
     for item in recipe.fields.values():
         reader.read(item)
-    check = KeyCheck(recipe, reader.keys, reader.known, reader.failed, ignore)
+    reasons = {QUANTIZATION: checkpoint.unsupported} if checkpoint.unsupported else {}
+    check = KeyCheck(recipe, reader.keys, reader.known, reader.failed, ignore, reasons)
     check.run()
     if problems := [*reader.problems, *check.problems]:
         raise ConfigurationError(

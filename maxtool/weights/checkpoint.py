@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from maxtool.errors import MalformedFile, MissingWeight
 from maxtool.weights import locate
+from maxtool.weights.composite import CompositeTensor
 from maxtool.weights.formats import HUGGING_FACE, Format
 from maxtool.weights.jsonfile import read_object
 from maxtool.weights.names import did_you_mean
-from maxtool.weights.scaled_float8 import QUANTIZATION, ScaledTensor, paired, scheme
+from maxtool.weights.quantization_config import interpreted
 from maxtool.weights.source_file import SourceFile, Stamp, changed, map_file, open_source, stamp
 from maxtool.weights.stored_weight import StoredWeight
 from maxtool.weights.tensor_info import TensorInfo
@@ -40,10 +41,11 @@ class Checkpoint:
             properties, or the plain values beside the tensors of a PyTorch checkpoint.
         config: The ``config.json`` beside the tensors of a Hugging Face checkpoint, which is
             safetensors or PyTorch; ``None`` for other formats. A ``quantization_config`` is left
-            out where :mod:`maxtool.weights.scaled_float8` reads what it describes as float weights.
+            out where ``tensors`` has what it describes as weights.
         config_file: Where ``config`` was read.
         folder: Where tokenizer files are looked for.
         notes: What is odd about the files but no error, to be shown to the user.
+        unsupported: Why a ``quantization_config`` is not understood, and what would be.
         seen: Every file, the configuration's too, as it was when it was opened.
     """
 
@@ -56,6 +58,7 @@ class Checkpoint:
     config_file: Path | None
     folder: Path
     notes: tuple[str, ...] = ()
+    unsupported: str = ""
     seen: Mapping[Path, Stamp] = field(default_factory=dict, repr=False)
     _maps: dict[Path, bytes | mmap.mmap] = field(default_factory=dict, init=False, repr=False)
 
@@ -80,7 +83,7 @@ class Checkpoint:
     def stored(self, name: str) -> StoredWeight:
         """One tensor to be read part by part, so that its size costs no memory."""
         info = self._info(name)
-        simple = info.unpack is None and not isinstance(info, ScaledTensor)
+        simple = info.unpack is None and not isinstance(info, CompositeTensor)
         whole = None if simple and info.nbytes else self._load(info)
         return StoredWeight(info, self.seen.get(info.file), whole)
 
@@ -117,18 +120,13 @@ class Checkpoint:
 
     def _load(self, info: TensorInfo) -> NDArray[Any]:
         """The payload, read."""
-        if isinstance(info, ScaledTensor):
+        if isinstance(info, CompositeTensor):
             return info.read(self._load)
-        if not info.nbytes:
-            return _empty(info)
-        with open_source(info.file, self.seen.get(info.file)) as file:
-            array = info.unpack(file) if info.unpack else _in_order(file, info)
-        array.flags.writeable = False
-        return array
+        return _payload(info, self.seen)
 
     def _mapped(self, info: TensorInfo) -> NDArray[Any]:
         """The payload as mapped; made anew only where it is unaligned, packed or scaled."""
-        if isinstance(info, ScaledTensor) or info.unpack is not None or not info.nbytes:
+        if isinstance(info, CompositeTensor) or info.unpack is not None or not info.nbytes:
             return self._load(info)
         raw = np.frombuffer(self._map(info.file), np.uint8, info.nbytes, info.offset)
         array = raw.view(info.stored_dtype).reshape(info.stored_shape)
@@ -148,13 +146,15 @@ class MappedCheckpoint:
         self.read = checkpoint.view
 
 
-def open_checkpoint(path: Path, *, config: Path | None = None) -> Checkpoint:
+def open_checkpoint(path: Path, *, config: Path | None = None, payloads: bool = True) -> Checkpoint:
     """Open a checkpoint, reading and checking headers only.
 
     Args:
         path: A Hugging Face folder, a safetensors, GGUF, PyTorch, ONNX or NumPy file, or the
             ``index.json`` of shards.
         config: A configuration to use instead of the ``config.json`` beside the tensors.
+        payloads: Whether the files hold more than headers. Shapes of some quantized weights are in
+            small tensors, which are read.
 
     Raises:
         MissingFile: If something is not there.
@@ -165,22 +165,31 @@ def open_checkpoint(path: Path, *, config: Path | None = None) -> Checkpoint:
     config_file = config or _config_beside(located)
     seen = dict(located.seen) | ({config_file: stamp(config_file)} if config_file else {})
     content = read_object(config_file) if config_file else None
-    declared = scheme(content) if content is not None else None
-    if declared is not None and content is not None:  # it has been acted upon
-        del content[QUANTIZATION]
-    tensors, notes = paired(located.tensors, declared)
+    view = partial(_payload, seen=seen) if payloads else None
+    meant = interpreted(located.tensors, content, view)
     return Checkpoint(
         path=Path(path),
         format=located.format,
         files=located.files,
-        tensors=tensors,
+        tensors=meant.tensors,
         metadata=located.metadata,
-        config=content,
+        config=meant.config,
         config_file=config_file,
         folder=located.files[0].parent,
-        notes=located.notes + notes,
+        notes=located.notes + meant.notes,
+        unsupported=meant.unsupported,
         seen=seen,
     )
+
+
+def _payload(info: TensorInfo, seen: Mapping[Path, Stamp]) -> NDArray[Any]:
+    """The data of a tensor as it is stored, read."""
+    if not info.nbytes:
+        return _empty(info)
+    with open_source(info.file, seen.get(info.file)) as file:
+        array = info.unpack(file) if info.unpack else _in_order(file, info)
+    array.flags.writeable = False
+    return array
 
 
 def _in_order(file: SourceFile, info: TensorInfo) -> NDArray[Any]:

@@ -60,5 +60,5 @@ def open_anywhere(text: str) -> OpenedCheckpoint:
     with tempfile.TemporaryDirectory(prefix="maxtool-") as folder:
         remote = fetch(text, Path(folder))
         with original_named(remote.urls):
-            checkpoint = open_checkpoint(remote.path)
+            checkpoint = open_checkpoint(remote.path, payloads=False)
     return OpenedCheckpoint(checkpoint, redacted(text), remote)

@@ -19,6 +19,7 @@ from maxtool.casting import CHUNK_ELEMENTS, widen
 from maxtool.dtype import DType
 from maxtool.errors import MalformedFile, MissingWeight
 from maxtool.parallel import in_parts
+from maxtool.weights.composite import CompositeTensor, View
 from maxtool.weights.names import first_of
 from maxtool.weights.tensor_info import TensorInfo
 
@@ -26,7 +27,6 @@ Shape = tuple[int, ...]
 # Elements along the last two dimensions that share a scale, where scales are of blocks.
 Block = tuple[int, int]
 
-QUANTIZATION = "quantization_config"
 SCALES = ("_scale_inv", "_scale")
 # Scales of activations beside a weight, which say nothing of the weight.
 ACTIVATION_SCALES = ("input_scale", "activation_scale")
@@ -38,7 +38,7 @@ BLOCK = (128, 128)
 
 
 @dataclass(frozen=True, slots=True)
-class ScaledTensor(TensorInfo):
+class ScaledTensor(CompositeTensor):
     """8-bit floats and their scale as one float32 tensor; file and offset are the values'.
 
     Attributes:
@@ -52,26 +52,25 @@ class ScaledTensor(TensorInfo):
     runs: Shape = field(kw_only=True, default=())
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of the values and of the scale."""
-        return self.values.nbytes + (self.scale.nbytes if self.scale else 0)
+    def parts(self) -> tuple[TensorInfo, ...]:
+        """The values and the scale."""
+        return (self.values, *([self.scale] if self.scale else []))
 
     @property
     def type_name(self) -> str:
         """The type that is stored."""
         return self.values.type_name
 
-    def read(self, view: Callable[[TensorInfo], NDArray[Any]]) -> NDArray[np.float32]:
-        """The products; ``view`` gives the data of a tensor as it is stored."""
+    def read(self, view: View) -> NDArray[np.float32]:
+        """The products."""
         if self.scale is None:
             what = f"{self.values.dtype.name} values without their scale {self.name}{SCALES[0]}"
             raise MissingWeight(what, file=self.file, tensor=self.name)
         return _products(view(self.values), view(self.scale), self.runs)
 
 
-def scheme(config: Mapping[str, Any]) -> Block | None:
-    """Parse ``quantization_config``; ``None`` if there is none, or it is not of 8-bit floats."""
-    content = config.get(QUANTIZATION)
+def scheme(content: object) -> Block | None:
+    """Parse a ``quantization_config``; ``None`` if it is not of 8-bit floats."""
     if not isinstance(content, dict):
         return None
     known = _SCHEMES.get(str(content.get("quant_method")))

@@ -236,16 +236,16 @@ OTHERS = [
 
 @pytest.mark.parametrize("content", OTHERS, ids=str)
 def test_other_kinds_are_left_to_be_refused(content: object) -> None:
-    assert scheme({"quantization_config": content}) is None
+    assert scheme(content) is None
 
 
 def test_block_structure_of_compressed_tensors() -> None:
     weights = {"type": "float", "num_bits": 8, "block_structure": [64, 32]}
     groups = {name: {"weights": weights} for name in "ab"}
-    result = scheme({"quantization_config": COMPRESSED | {"config_groups": groups}})
+    result = scheme(COMPRESSED | {"config_groups": groups})
     assert result == (64, 32)
     groups["c"] = {"weights": weights | {"block_structure": [64, 64]}}
-    assert scheme({"quantization_config": COMPRESSED | {"config_groups": groups}}) is None
+    assert scheme(COMPRESSED | {"config_groups": groups}) is None
 
 
 class TestModels:

@@ -1,0 +1,78 @@
+"""Interpretation of ``quantization_config``: which tensors together make a weight."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from maxtool.weights import scaled_float8, schemes
+from maxtool.weights.composite import View
+from maxtool.weights.schemes.scheme import QuantizedTensor, Unsupported
+from maxtool.weights.tensor_info import TensorInfo
+
+QUANTIZATION = "quantization_config"
+
+Tensors = Mapping[str, TensorInfo]
+Config = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Interpretation:
+    """Tensors as they are to be seen.
+
+    Attributes:
+        tensors: In their order; weights in the place of the tensors that make them.
+        config: The configuration, without what has been acted upon.
+        notes: What users should know of it.
+        unsupported: Why the configuration's quantization is not understood.
+    """
+
+    tensors: Tensors
+    config: Config | None
+    notes: tuple[str, ...] = ()
+    unsupported: str = ""
+
+
+def interpreted(tensors: Tensors, config: Config | None, view: View | None) -> Interpretation:
+    """See tensors as what a configuration says they are.
+
+    Args:
+        tensors: As the files have them.
+        config: The model's configuration, if there is one.
+        view: Reads a small tensor; ``None`` if only headers are at hand.
+
+    Raises:
+        MalformedFile: If tensors contradict what the configuration says.
+    """
+    said = None if config is None else config.get(QUANTIZATION)
+    block = scaled_float8.scheme(said)
+    if said is None or block is not None:
+        seen, notes = scaled_float8.paired(tensors, block)
+        return Interpretation(seen, _without(config), notes)
+    try:
+        found = _weights(tensors, said, view)
+        labels = [info.label for info in found.values() if isinstance(info, QuantizedTensor)]
+        if not labels and view is not None:
+            raise Unsupported("the file has no tensors of this method")
+    except Unsupported as error:
+        seen, notes = scaled_float8.paired(tensors, None)
+        return Interpretation(seen, config, notes, unsupported=str(error))
+    counts = Counter(labels).items()
+    notes = tuple(f"{n} {label} weights are decoded as they are read" for label, n in counts)
+    return Interpretation(found, _without(config), notes)
+
+
+def _weights(tensors: Tensors, said: object, view: View | None) -> Tensors:
+    if not isinstance(said, dict):
+        raise Unsupported("it is not a table")
+    return schemes.seen_as_weights(tensors, schemes.layouts(said), view)
+
+
+def _without(config: Config | None) -> Config | None:
+    if config is None or config.get(QUANTIZATION) is None:
+        return config
+    rest: dict[str, Any] = dict(config)
+    del rest[QUANTIZATION]
+    return rest

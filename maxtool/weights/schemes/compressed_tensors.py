@@ -1,0 +1,218 @@
+"""compressed-tensors, as LLM Compressor stores it: whole numbers with scales, packed or as int8.
+
+``pack-quantized`` keeps numbers of 1 to 8 bits, each plus half of their range, along the inputs of
+``weight_packed``, and zeros along the outputs of ``weight_zero_point``; ``int-quantized`` and
+``naive-quantized`` keep int8. A scale is one for all, for each row, or for each group of a row.
+What it says of 8-bit floats is read by :mod:`maxtool.weights.scaled_float8`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxtool.dtype import DType
+from maxtool.weights.schemes import packed_integers as packing
+from maxtool.weights.schemes.scheme import (
+    Arrays,
+    Layout,
+    Meaning,
+    Misfit,
+    Parts,
+    Unsupported,
+    expect,
+    matrix,
+)
+from maxtool.weights.schemes.settings import FLAG, OFF, Count, OneOf, Rule, anything, check
+
+WEIGHT, PACKED, SHAPE = ".weight", ".weight_packed", ".weight_shape"
+SCALE, ZERO, G_IDX = ".weight_scale", ".weight_zero_point", ".weight_g_idx"
+ACTIVATIONS = (".input_scale", ".input_zero_point", ".output_scale", ".output_zero_point")
+SCALE_TYPES = frozenset({DType.float16, DType.bfloat16, DType.float32})
+INT8, INT32 = frozenset({DType.int8}), frozenset({DType.int32})
+INDICES = frozenset({DType.int32, DType.int64})
+LARGEST = 1 << 31
+FORMATS = ("pack-quantized", "int-quantized", "naive-quantized")
+
+RULES: Mapping[str, Rule] = {
+    "quant_method": OneOf("compressed-tensors"),
+    "format": OneOf(*FORMATS, "mixed-precision"),
+    "quantization_status": OneOf("compressed"),
+    **anything("config_groups", "global_compression_ratio", "ignore", "version", "run_compressed"),
+}
+GROUP_RULES: Mapping[str, Rule] = {
+    "format": OneOf(*FORMATS),
+    **anything("targets", "weights", "input_activations", "output_activations"),
+}
+WEIGHT_RULES: Mapping[str, Rule] = {
+    "num_bits": OneOf(*range(1, 9)),
+    "type": OneOf("int"),
+    "symmetric": FLAG,
+    "group_size": Count((-1,)),
+    "strategy": OneOf("tensor", "channel", "group"),
+    "dynamic": OFF,
+    "actorder": OneOf("static", "weight", "group", "dynamic", True, False),
+    **anything("observer", "observer_kwargs", "scale_dtype", "zp_dtype"),
+}
+SPARSITY_RULES: Mapping[str, Rule] = {
+    "format": OneOf("dense"),
+    **anything("global_sparsity", "ignore", "registry_requires_subclass"),
+    **anything("sparsity_structure", "targets"),
+}
+
+
+def layouts(config: Mapping[str, Any]) -> tuple[Layout, ...]:
+    """Read a ``quantization_config`` of whole numbers; ``Unsupported`` says what is."""
+    rest = {key: value for key, value in config.items() if key not in TABLES}
+    check(rest, RULES, needed=("config_groups",))
+    check(_table(config, "sparsity_config"), SPARSITY_RULES, where="sparsity_config.")
+    if _table(config, "transform_config"):
+        raise Unsupported("transform_config is not supported: weights are rotated at run time")
+    bits = frozenset(map(_bits, _table(config, "config_groups").values()))
+    optional = (ZERO, G_IDX, *ACTIVATIONS)
+    return (
+        Layout(PACKED, WEIGHT, PACKED, partial(_packed, bits), (SCALE, SHAPE), optional, (SHAPE,)),
+        Layout(SCALE, WEIGHT, WEIGHT, _plain, optional=optional),
+    )
+
+
+TABLES = ("sparsity_config", "transform_config")
+
+
+def _table(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    table = config.get(key) or {}
+    if not isinstance(table, dict):
+        raise Unsupported(f"{key} is not a table")
+    return table
+
+
+def _bits(group: object) -> int:
+    """Return the bits of a group of layers, all of whose keys are known."""
+    if not isinstance(group, dict) or not isinstance(group.get("weights"), dict):
+        raise Unsupported("a group of config_groups has no weights")
+    check(group, GROUP_RULES, where="config_groups.")
+    weights: Mapping[str, Any] = group["weights"]
+    check(weights, WEIGHT_RULES, needed=("num_bits",), where="config_groups.weights.")
+    return int(weights["num_bits"])
+
+
+# --- packed --------------------------------------------------------------------------------------
+
+
+def _packed(allowed: frozenset[int], parts: Parts, early: Arrays) -> Meaning:
+    _, words = matrix(parts[PACKED])
+    expect(parts[PACKED], INT32)
+    shape = _stated(early, parts)
+    fitting = [bits for bits in sorted(allowed) if packing.words_of(shape[1], bits) == words]
+    if len(fitting) != 1:
+        stated = ", ".join(map(str, sorted(allowed)))
+        what = f"{parts[PACKED].name} has {words} words to a row of {shape[1]}"
+        raise Misfit(f"{what}, which fits {len(fitting) or 'none'} of {stated} bits")
+    (bits,) = fitting
+    runs = _scales(parts, shape)
+    if ZERO in parts:
+        zeros = packing.words_of(shape[0], bits), parts[SCALE].shape[-1]
+        expect(parts[ZERO], INT32, zeros)
+    dtype = parts[SCALE].dtype
+    return Meaning(f"INT{bits}", shape, dtype, partial(_decode_packed, bits, runs, dtype))
+
+
+def _stated(early: Arrays, parts: Parts) -> tuple[int, int]:
+    """Return the shape that a tensor of its own says."""
+    stated = early[SHAPE]
+    sizes = [int(size) for size in stated.reshape(-1)]
+    rows = parts[PACKED].shape[0]
+    fits = stated.dtype.kind in "iu" and len(sizes) == 2 and sizes[0] == rows
+    if not fits or not 0 < sizes[1] < LARGEST:
+        raise Misfit(f"{parts[SHAPE].name} says {sizes}, and there are {rows} rows")
+    return sizes[0], sizes[1]
+
+
+def _scales(parts: Parts, shape: tuple[int, int]) -> int:
+    """Return how many columns share a scale, and check the tensors that go by groups."""
+    scale = parts[SCALE]
+    expect(scale, SCALE_TYPES)
+    rows, columns = shape
+    count = scale.shape[-1] if len(scale.shape) == 2 else 1
+    fits = scale.shape in ((), (1,)) or (scale.shape[0] in (1, rows) and len(scale.shape) < 3)
+    if not fits or not count or columns % count or (count > 1 and scale.shape[0] != rows):
+        raise Misfit(f"{scale.name} has the shape {list(scale.shape)}, for {list(shape)}")
+    if G_IDX in parts:
+        expect(parts[G_IDX], INDICES, (columns,))
+    return columns // count
+
+
+def _decode_packed(bits: int, run: int, dtype: DType, arrays: Arrays, out: NDArray[Any]) -> None:
+    rows, columns = out.shape
+    zeros: NDArray[Any] = np.full((1, 1), 1 << (bits - 1), np.float32)
+    if ZERO in arrays:
+        zeros = packing.unpack_last(arrays[ZERO].T, bits, rows).T.astype(np.float32)
+
+    def numbers(part: slice) -> NDArray[Any]:
+        return packing.unpack_last(arrays[PACKED][part], bits, columns)
+
+    _decode(numbers, zeros, run, dtype, arrays, out)
+
+
+# --- a byte for each number ----------------------------------------------------------------------
+
+
+def _plain(parts: Parts, _early: Arrays) -> Meaning:
+    rows, columns = matrix(parts[WEIGHT])
+    expect(parts[WEIGHT], INT8)
+    run = _scales(parts, (rows, columns))
+    if ZERO in parts:
+        expect(parts[ZERO], INT8, parts[SCALE].shape)
+    dtype = parts[SCALE].dtype
+    return Meaning("INT8", (rows, columns), dtype, partial(_decode_plain, run, dtype))
+
+
+def _decode_plain(run: int, dtype: DType, arrays: Arrays, out: NDArray[Any]) -> None:
+    zeros = _by_rows(arrays[ZERO]) if ZERO in arrays else np.zeros((1, 1), np.float32)
+    _decode(arrays[WEIGHT].__getitem__, zeros, run, dtype, arrays, out)
+
+
+# --- both ----------------------------------------------------------------------------------------
+
+
+def _decode(
+    numbers: Any,  # noqa: ANN401 - a function from a slice of rows to an array
+    zeros: NDArray[Any],
+    run: int,
+    dtype: DType,
+    arrays: Arrays,
+    out: NDArray[Any],
+) -> None:
+    """``(number - zero) * scale``, some rows at a time."""
+    rows, columns = out.shape
+    scales = _by_rows(arrays[SCALE])
+    owners = _owners(arrays.get(G_IDX), np.arange(columns) // run, scales.shape[1])
+    step = packing.rows_at_once(columns)
+    for first in range(0, rows, step):
+        part = slice(first, first + step)
+        factors, offsets = (_spread(table, part, owners) for table in (scales, zeros))
+        out[part] = packing.products(numbers(part), offsets, factors, dtype)
+
+
+def _by_rows(table: NDArray[Any]) -> NDArray[np.float32]:
+    """A table of one number, of one for each row, or of some for each row, as a matrix."""
+    return table.astype(np.float32).reshape(len(table) if table.ndim else 1, -1)
+
+
+def _spread(table: NDArray[Any], part: slice, owners: NDArray[np.intp]) -> NDArray[Any]:
+    """The rows ``part`` of a table, for each column the entry of its group."""
+    rows = table[part] if len(table) > 1 else table
+    return rows[:, owners] if rows.shape[1] > 1 else rows
+
+
+def _owners(stated: NDArray[Any] | None, usual: NDArray[np.intp], groups: int) -> NDArray[np.intp]:
+    """Return the group of each column; -1 in the tensor that states them means that it does not."""
+    if stated is None or (stated == -1).any():
+        return usual
+    if not 0 <= stated.min() <= stated.max() < groups:
+        raise Misfit(f"weight_g_idx names groups outside 0 to {groups - 1}")
+    return stated.astype(np.intp)
