@@ -262,13 +262,13 @@ def test_one_tensor_in_memory_at_a_time(
     from maxtool.conversion import engine
 
     events: list[str] = []
-    inner = engine._array
+    inner = engine._payload
 
     def spy(*arguments: object) -> object:
         events.append("made")
         return inner(*arguments)
 
-    monkeypatch.setattr(engine, "_array", spy)
+    monkeypatch.setattr(engine, "_payload", spy)
     result = prepare(Request(source(), tmp_path / "a.gguf"))
     convert(result, lambda _done: events.append("written"))
     assert events[: 2 * len(result.tensors)] == ["made", "written"] * len(result.tensors)
