@@ -105,6 +105,42 @@ def test_flat_lists_every_name_in_natural_order(folder: Path) -> None:
     assert names[-1] == "model.norm.weight"
 
 
+QUANTIZED = Path(__file__).resolve().parents[1] / "data" / "quantized" / "ct-int4-group"
+QUERY = "model.layers.0.self_attn.q_proj.weight"
+
+
+def test_quantized_weights_are_shown_as_what_they_mean() -> None:
+    result = run(QUANTIZED, "--depth", 1)
+    assert "21 tensors" in result.stdout
+    assert "recipe llama · 21 weights · everything fits" in result.stdout
+    assert "14 INT4 weights are decoded as they are read" in result.stderr
+    flat = run(QUANTIZED, "--flat", "--filter", QUERY)
+    assert [line[0] for line in words(flat)[3:]] == [
+        f"{QUERY}_{part}" for part in ("packed", "scale", "shape")
+    ]
+
+
+def test_json_has_the_tensors_that_make_a_weight() -> None:
+    result = run(QUANTIZED, "--filter", QUERY, "--json")
+    (tensor,) = json.loads(result.stdout)["tensors"]
+    known = {key: tensor[key] for key in ("name", "type", "dtype", "encoding", "shape", "bytes")}
+    stored = tensor["stored"]
+    sizes = {part["name"]: (part["type"], part["shape"], part["bytes"]) for part in stored}
+    assert known == {
+        "name": QUERY,
+        "type": "INT4",
+        "dtype": "bfloat16",
+        "encoding": None,
+        "shape": [32, 32],
+        "bytes": 512 + 128 + 16,
+    }
+    assert sizes == {
+        f"{QUERY}_packed": ("I32", [32, 4], 512),
+        f"{QUERY}_scale": ("BF16", [32, 2], 128),
+        f"{QUERY}_shape": ("I64", [2], 16),
+    }
+
+
 def test_filter(folder: Path) -> None:
     result = run(folder, "--filter", "*.1?.up.*", "--flat")
     assert "2 of 25 tensors" in result.stdout

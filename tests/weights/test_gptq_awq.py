@@ -95,9 +95,10 @@ def test_gptq_of_any_size_and_activation_order(
     same(checkpoint.read("a.weight"), formula(*parts, np.array(owners)))
 
 
-def test_gptq_with_one_group(tmp_path: Path) -> None:
+@pytest.mark.parametrize("group", [-1, 32, 33, 10**30])
+def test_gptq_with_one_group(tmp_path: Path, group: int) -> None:
     parts = drawn(32, 16, 1, 4, np.float16)
-    checkpoint = saved(tmp_path, gptq(*parts, 4), GPTQ | {"group_size": -1})
+    checkpoint = saved(tmp_path, gptq(*parts, 4), GPTQ | {"group_size": group})
     same(checkpoint.read("a.weight"), formula(*parts, np.zeros(32, int)))
 
 

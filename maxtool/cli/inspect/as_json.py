@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from maxtool.recipe import Recognition
     from maxtool.weights import TensorInfo
+    from maxtool.weights.composite import CompositeTensor
     from maxtool.weights.distance import Distance
     from maxtool.weights.inspection import Inspection, SliceValues
     from maxtool.weights.opened_checkpoint import OpenedCheckpoint
@@ -79,6 +80,7 @@ def total(counted: Total) -> dict[str, int]:
 
 def tensor(opened: OpenedCheckpoint, info: TensorInfo) -> dict[str, object]:
     """A tensor as its header describes it."""
+    from maxtool.weights.composite import CompositeTensor
     from maxtool.weights.formats.artifact import PackedTensor
 
     return {
@@ -92,7 +94,23 @@ def tensor(opened: OpenedCheckpoint, info: TensorInfo) -> dict[str, object]:
         "file": opened.shown(info.file),
         "offset": info.offset,
         **({"layout": list(info.layout)} if isinstance(info, PackedTensor) else {}),
+        **({"stored": _stored(opened, info)} if isinstance(info, CompositeTensor) else {}),
     }
+
+
+def _stored(opened: OpenedCheckpoint, info: CompositeTensor) -> list[dict[str, object]]:
+    """The tensors of the file that make a weight."""
+    return [
+        {
+            "name": part.name,
+            "type": part.type_name,
+            "shape": list(part.shape),
+            "bytes": part.nbytes,
+            "file": opened.shown(part.file),
+            "offset": part.offset,
+        }
+        for part in info.parts
+    ]
 
 
 def distance(difference: Difference) -> dict[str, object]:

@@ -119,11 +119,15 @@ def _cells(
 
 
 def show_flat(out: Output, summary: Summary) -> None:
-    """One line per tensor."""
+    """One line per tensor of the files, those too that make a weight together."""
+    from maxtool.weights.composite import stored_parts
+    from maxtool.weights.names import natural_key
+
     whole = summary.total.nbytes
+    stored = [info for weight in summary.tensors for info in stored_parts(weight)]
     rows = (
         (info.name, *_cells(info.type_name, info.shape, info.size, info.nbytes, whole))
-        for info in summary.tensors
+        for info in sorted(stored, key=lambda info: natural_key(info.name))
     )
     draw_names(out, TENSOR_COLUMNS, rows)
 

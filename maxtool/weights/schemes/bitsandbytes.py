@@ -201,7 +201,8 @@ def _decode_blocks(code: str, state: Mapping[str, Any], arrays: Arrays, out: NDA
         raise Misfit(f"quant_map does not hold the values of {code}")
     factors = _factors(state, arrays)
     stored = np.ascontiguousarray(arrays[WEIGHT]).reshape(-1).view(np.uint8)
-    flat, size = out.reshape(-1), state["blocksize"]
+    flat = out.reshape(-1)
+    size = min(state["blocksize"], flat.size)
     dtype = DType.from_numpy(out.dtype)
     step = 2 * size * max(1, CHUNK_ELEMENTS // (2 * size))
     for first in range(0, flat.size, step):
@@ -218,7 +219,8 @@ def _factors(state: Mapping[str, Any], arrays: Arrays) -> NDArray[np.float32]:
     absmax = arrays[ABSMAX]
     if "nested_blocksize" not in state:
         return absmax
-    outer = arrays[NESTED_ABSMAX].repeat(state["nested_blocksize"])[: absmax.size]
+    size = min(state["nested_blocksize"], absmax.size)
+    outer = arrays[NESTED_ABSMAX].repeat(size)[: absmax.size]
     with np.errstate(all="ignore"):
         inner: NDArray[np.float32] = arrays[NESTED_MAP][absmax] * outer
         return inner + np.float32(state["nested_offset"])

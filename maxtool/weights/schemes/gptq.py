@@ -80,7 +80,7 @@ def _meaning(bits: int, group: int, less: int, parts: Parts, _early: Arrays) -> 
     expect(parts[SCALES], SCALE_TYPES, (groups, outputs))
     if G_IDX in parts:
         expect(parts[G_IDX], INDICES, (inputs,))
-    size = inputs if group == WHOLE else group
+    size = inputs if group == WHOLE else min(group, inputs)
     dtype = parts[SCALES].dtype
     decode = partial(_decode, bits, size, less, dtype)
     return Meaning(f"GPTQ{bits}", (outputs, inputs), dtype, decode)
