@@ -28,8 +28,8 @@ endif
 COMPILER := $(shell command -v cc || command -v gcc || command -v clang)
 comma := ,
 EXTRAS := dev$(if $(COMPILER),,$(comma)zig)
-# Debian packages that tests run programs of: where root runs this, they are installed.
-DEBIAN :=
+# The browser that looks at pages of pictures: where root runs this on Debian, it is installed.
+READY_BROWSER := $(VENV_ALL)/.browser
 
 # Where it is set, each of the hundreds of programs that tests start would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -70,6 +70,7 @@ test: $(READY)
 test-all: lint
 	@python=$(PY); if $(MAKE) --no-print-directory $(READY_ALL); then python=$(VENV_ALL)/bin/python; \
 	$(MAKE) --no-print-directory $(READY_AARCH64) || echo "its tests are skipped" >&2; \
+	$(MAKE) --no-print-directory $(READY_BROWSER) || echo "tests of pages are skipped" >&2; \
 	else echo "$(VENV_ALL) could not be set up: tests that need its packages are skipped" >&2; fi; \
 	echo "$$python $(PARALLEL) --durations=10 --by-folder"; \
 	$$python $(PARALLEL) --durations=10 --by-folder
@@ -135,7 +136,6 @@ $(READY_ALL): $(READY)
 	@$(VENV_ALL)/bin/python -c '' >/dev/null 2>&1 || $(PY) -m venv --clear $(VENV_ALL)
 	@$(PIP_ALL) --retries 0 --no-deps $(TORCH)
 	@$(PIP_ALL) -e ".[$(EXTRAS),test-all]"
-	@[ -z "$(DEBIAN)" ] || [ "$$(id -u)" != 0 ] || apt-get install --yes --quiet $(DEBIAN)
 	@touch $(READY_ALL)
 
 $(READY_AARCH64): $(READY_ALL) tests/aarch64/system.py
@@ -143,3 +143,10 @@ $(READY_AARCH64): $(READY_ALL) tests/aarch64/system.py
 	@echo "are downloaded, and nothing is installed outside the folder."
 	@$(VENV_ALL)/bin/python tests/aarch64/system.py $(AARCH64)
 	@touch $(READY_AARCH64)
+
+$(READY_BROWSER): $(READY_ALL)
+	@command -v chromium >/dev/null || { \
+	  echo "Installing Debian's chromium: some 100 megabytes are downloaded"; \
+	  apt-get update --quiet=2 && apt-get install --yes --quiet=2 chromium >/dev/null; \
+	}
+	@touch $(READY_BROWSER)

@@ -79,7 +79,7 @@ class Build(Planned):
         whole = replace(self.contents, functions=self._whole)
         tolerance = max(map(self._tolerance, self._rounded), key=lambda one: one.rtol)
         trials = parity.trials_of(whole, tolerance, self._reference)
-        found = parity.check(folder, trials, here=self.target.host)
+        found = parity.check(folder, trials, here=self.target.host, observe=self.observe)
         compared = self.request.against == parity.TRANSFORMERS
         return replace(found, is_verified=compared or is_shipped(self.plan.recipe.file))
 

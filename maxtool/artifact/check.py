@@ -20,6 +20,7 @@ from maxtool.artifact.check_calls import CACHED, in_turn_calls, slotted_calls
 from maxtool.artifact.check_inputs import draw
 from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.artifact.graph_outputs import GraphRunner
+from maxtool.artifact.observed import Observe, observing
 from maxtool.errors import ParityFailed, translated
 from maxtool.recipe.schema import Tolerance as RecipeTolerance
 from maxtool.runtime import loader
@@ -98,20 +99,25 @@ PROOFS = {
 FAILED = {GRAPH: "its graph", TRANSFORMERS: "the original model in transformers"}
 
 
-def check(folder: Path, trials: RecordedChecks, *, here: bool) -> PassedCheck:
-    """Compare an artifact with what a reference gave; record that if it is not for this machine."""
+def check(
+    folder: Path, trials: RecordedChecks, *, here: bool, observe: Observe | None = None
+) -> PassedCheck:
+    """Compare an artifact with what a reference gave; record that if it is not for this machine.
+
+    ``observe`` is told of every output that is compared, those that fail included.
+    """
     if not here:
         recorded_checks.save(folder / recorded_checks.FILE, trials.each)
-    return PassedCheck(trials, _worst(folder, trials) if here else None)
+    return PassedCheck(trials, _worst(folder, trials, observe) if here else None)
 
 
-def _worst(folder: Path, trials: RecordedChecks) -> Comparison:
+def _worst(folder: Path, trials: RecordedChecks, observe: Observe | None) -> Comparison:
     """Compare, and return the comparison that is furthest off."""
     passed, problems = [], []
     try:
         model = loader.load(folder)
         for trial in trials.each:
-            result = _result(trial, model)
+            result = _result(trial, model, observe)
             if isinstance(result, Comparison) and result.passed:
                 passed.append(result)
             else:
@@ -126,10 +132,10 @@ def _worst(folder: Path, trials: RecordedChecks) -> Comparison:
     return max(passed, key=lambda result: (result.relative_error, result.size))
 
 
-def _result(trial: RecordedCheck, model: Runner) -> Comparison | str:
+def _result(trial: RecordedCheck, model: Runner, observe: Observe | None) -> Comparison | str:
     """Compare, or return the reason why the output cannot be compared."""
     try:
-        return trial.compare(model)
+        return trial.compare(model, None if observe is None else observing(trial, observe))
     except DoesNotFit as error:
         return error.what.removeprefix(f"{trial.name}: ")
 

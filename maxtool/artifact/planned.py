@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from maxtool.artifact import machine_code, replaceable, weights
 from maxtool.artifact.check import PassedCheck, check
 from maxtool.artifact.contents import Contents
 from maxtool.artifact.module_check import trials_of
+from maxtool.artifact.observed import Observe
 from maxtool.artifact.request import Wanted
 from maxtool.compiler.linking import is_native
 from maxtool.compiler.targets import Target, parse_target
@@ -29,6 +30,8 @@ class Planned:
     contents: Contents
     checkpoint: Checkpoint | None  # with the values of the weights; None if they are in no file
     notes: list[str]  # worth knowing before it is run
+    # What is told of every output that is checked here, if that is set.
+    observe: Observe | None = field(init=False, default=None, repr=False)
 
     @property
     def target(self) -> Target:
@@ -47,7 +50,8 @@ class Planned:
 
     def compare(self, folder: Path) -> PassedCheck:
         """Compare with the graphs in float64, or record what they give for another machine."""
-        return check(folder, trials_of(self.contents), here=self.target.host)
+        trials = trials_of(self.contents)
+        return check(folder, trials, here=self.target.host, observe=self.observe)
 
     def check_unchanged(self) -> None:
         """Check that the checkpoint is what it was when it was planned."""

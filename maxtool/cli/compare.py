@@ -12,6 +12,7 @@ from maxtool.cli import complete, options
 from maxtool.cli.compare_artifacts import TextOptions, compare_artifacts
 from maxtool.cli.compare_weights import SORTS, TensorOptions, compare_weights
 from maxtool.cli.output import Output
+from maxtool.cli.pages.page_file import Page
 from maxtool.errors import UsageError
 
 
@@ -78,6 +79,8 @@ def compare(
             help="Exit with 1 if a tensor's relative error is above X, such as 0.1.",
         ),
     ] = None,
+    html: options.Html = None,
+    force: options.Force = False,
 ) -> None:
     """Compare models: checkpoints tensor by tensor, compiled ones by how they predict a text.
 
@@ -85,6 +88,8 @@ def compare(
     its bits per weight. Of compiled models: perplexity and Kullback-Leibler divergence.
     """
     paths = [options.local_source(path) for path in (reference, *candidates)]
+    page = Page(html, force)
+    page.check(paths)
     about_text = TextOptions(text, tokens, context, windows, device, no_verify)
     about_tensors = TensorOptions(pattern, flat, sort, max_error)
     of_text = {
@@ -103,10 +108,10 @@ def compare(
     }
     if _are_compiled(paths, expected=text is not None or tokens is not None):
         _refuse(of_tensors, "checkpoints", "these are compiled models")
-        compare_artifacts(out, paths, about_text)
+        compare_artifacts(out, paths, about_text, page)
     else:
         _refuse(of_text, "compiled models", "these are checkpoints")
-        compare_weights(out, paths, about_tensors)
+        compare_weights(out, paths, about_tensors, page)
 
 
 def _are_compiled(paths: Sequence[Path], *, expected: bool) -> bool:

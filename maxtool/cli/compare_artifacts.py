@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from maxtool.cli import units
 from maxtool.cli.output import Output
+from maxtool.cli.pages.page_file import Page
 from maxtool.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class TextOptions:
     no_verify: bool = False
 
 
-def compare_artifacts(out: Output, folders: Sequence[Path], asked: TextOptions) -> None:
+def compare_artifacts(out: Output, folders: Sequence[Path], asked: TextOptions, page: Page) -> None:
     """Compare compiled models, the first of which is the reference, by how they read a text."""
     from maxtool.evaluation.comparing import compare as summarized
     from maxtool.evaluation.language_model import LanguageModel
@@ -65,6 +66,8 @@ def compare_artifacts(out: Output, folders: Sequence[Path], asked: TextOptions) 
         check_vocabulary(models)
         measured = _windows(models, asked)
         summaries = summarized(models, measured, _shown(meter))
+    if page.wanted:
+        _picture(page, models, summaries, measured)
     if out.json_mode:
         facts = {"text": _path(asked.text), "tokens": _path(asked.tokens)}
         out.data(SCHEMA, {**facts, **_counts(measured), "artifacts": _as_json(models, summaries)})
@@ -107,17 +110,23 @@ def _draw(out: Output, models: Sequence[LanguageModel], summaries: Sequence[Summ
     """Draw the table: the reference has no distance from itself."""
     from maxtool.cli.tables import draw_names
 
+    draw_names(out, COLUMNS, _rows(models, summaries, [str(one.folder) for one in models]))
+
+
+def _rows(
+    models: Sequence[LanguageModel], summaries: Sequence[Summary], names: Sequence[str]
+) -> list[tuple[str, ...]]:
+    """The rows of the table."""
     blank = ("",) * 4
-    rows = [
+    return [
         (
-            str(model.folder),
+            name,
             units.binary_size(model.nbytes),
             _with_error(summary.perplexity),
             *(_distance(summary) if index else blank),
         )
-        for index, (model, summary) in enumerate(zip(models, summaries, strict=True))
+        for index, (name, model, summary) in enumerate(zip(names, models, summaries, strict=True))
     ]
-    draw_names(out, COLUMNS, rows)
 
 
 def _distance(summary: Summary) -> tuple[str, str, str, str]:
@@ -132,6 +141,22 @@ def _distance(summary: Summary) -> tuple[str, str, str, str]:
 
 def _with_error(estimate: Estimate) -> str:
     return f"{estimate.value:.4f} \N{PLUS-MINUS SIGN} {estimate.error:.4f}"
+
+
+def _picture(
+    page: Page, models: Sequence[LanguageModel], summaries: Sequence[Summary], windows: Windows
+) -> None:
+    """Draw the page, on which models are called by the last part of their paths."""
+    from maxtool.cli.pages import models_page
+
+    names = [model.folder.resolve().name for model in models]
+    scored = units.plural(windows.tokens.size, "token")
+    fact = f"{scored} scored, in {units.plural(windows.count, 'window')} of {windows.length}"
+    candidates = [
+        models_page.Candidate(name, model.nbytes, summary)
+        for name, model, summary in zip(names, models, summaries, strict=True)
+    ]
+    page.write(models_page.page(fact, COLUMNS, _rows(models, summaries, names), candidates))
 
 
 def _note(out: Output, windows: Windows) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from maxtool.cli import units
 from maxtool.cli.inspect.as_json import apart, distance, plain
 from maxtool.cli.output import Output
+from maxtool.cli.pages.page_file import Page
 from maxtool.errors import NegativeAnswer, UsageError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ MEASURES: tuple[Column, ...] = (
     ("cosine", "right"),
 )
 TENSORS: tuple[Column, ...] = (("tensor", "left"), ("type", "left"), *MEASURES)
-TOTALS: tuple[Column, ...] = (("second", "left"), *MEASURES)
+TOTALS: tuple[Column, ...] = (("candidate", "left"), *MEASURES)
 # Orders of lines by what is measured of them.
 SORTS: Mapping[str, Callable[[Distance], float]] = {
     "error": lambda total: -total.relative,
@@ -69,7 +70,7 @@ class Compared:
         return bool(alone) or any(one.distance.relative > limit for one in self.differences)
 
 
-def compare_weights(out: Output, paths: Sequence[Path], asked: TensorOptions) -> None:
+def compare_weights(out: Output, paths: Sequence[Path], asked: TensorOptions, page: Page) -> None:
     """Compare the tensors of checkpoints with those of the first."""
     from typer import Exit
 
@@ -82,6 +83,8 @@ def compare_weights(out: Output, paths: Sequence[Path], asked: TensorOptions) ->
         out.warn(note)
     reference, *candidates = opened
     compared = [_measured(out, reference, other, asked.pattern) for other in candidates]
+    if page.wanted:
+        _picture(page, reference, compared)
     if out.json_mode:
         out.data(SCHEMA, _as_json(reference, compared))
     else:
@@ -218,6 +221,20 @@ def _percent(share: float) -> str:
 def _digits(value: float) -> str:
     """A number with three digits."""
     return f"{value:#.3g}".rstrip(".") if value else "0"
+
+
+def _picture(page: Page, reference: Checkpoint, compared: Sequence[Compared]) -> None:
+    """Draw the page, on which checkpoints are called by the last part of their paths."""
+    from maxtool.cli.pages import weights_page
+
+    names = [one.checkpoint.path.resolve().name for one in compared]
+    rows = [(name, *_totals(one)) for name, one in zip(names, compared, strict=True)]
+    candidates = [
+        (name, _bits(one)[1], one.total.relative, one.differences)
+        for name, one in zip(names, compared, strict=True)
+    ]
+    name = reference.path.resolve().name
+    page.write(weights_page.page(name, TOTALS, rows, candidates))
 
 
 # --- JSON ----------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from maxtool.cli import complete, options, quantizing
 from maxtool.cli.compile_report import show, summary
 from maxtool.cli.optional_values import CHECKS
 from maxtool.cli.output import Output
+from maxtool.cli.pages.page_file import Page
 from maxtool.errors import UsageError
 
 if TYPE_CHECKING:
@@ -159,6 +161,7 @@ def compile(  # noqa: A001 - the command's name
     standalone: Annotated[
         bool, options.flag("--standalone", help="Put TVM's runtime library into the folder.")
     ] = False,
+    html: options.Html = None,
     name: options.Name = None,
     force: options.Force = False,
     dry_run: options.DryRun = False,
@@ -171,6 +174,10 @@ def compile(  # noqa: A001 - the command's name
         from maxtool import artifact
 
     path = options.local_source(source)
+    page = Page(html, force)
+    if page.wanted and check is None:
+        raise UsageError("--html draws what --check compares", hint="pass --check too")
+    page.check([options.local_output(output), path])
     module = artifact.parse_reference(source)
     against = options.parse_check(check or CHECKS[0])
     scheme = quantizing.parse_scheme(
@@ -238,9 +245,29 @@ def compile(  # noqa: A001 - the command's name
         out.note(note)
     report = None
     if not dry_run:
-        with out.progress("compiling") as advance:
+        with out.progress("compiling") as advance, _drawn(out, build, page):
             report = artifact.make(build, advance)
     show(out, build, report)
+
+
+@contextmanager
+def _drawn(out: Output, build: Build | ModuleBuild, page: Page) -> Iterator[None]:
+    """Draw what the check in the block compares, also where that fails it."""
+    if not page.wanted:
+        yield
+        return
+    from maxtool.artifact.observed import ObservedOutput
+    from maxtool.cli.pages import check_page
+
+    outputs: list[ObservedOutput] = []
+    build.observe = outputs.append
+    try:
+        yield
+    finally:
+        if outputs:
+            page.write(check_page.page(build.request.output.name, outputs))
+    if not outputs:
+        out.warn("no output was compared on this machine, so there is no page")
 
 
 def _refuse(options: Mapping[str, object], module: ModuleReference | None) -> None:

@@ -9,6 +9,7 @@ import typer
 from maxtool.cli import options, units
 from maxtool.cli.inspect import as_json, difference, overview, payloads
 from maxtool.cli.output import Output
+from maxtool.cli.pages.page_file import Page
 from maxtool.errors import NegativeAnswer, UsageError
 
 if TYPE_CHECKING:
@@ -57,15 +58,23 @@ def inspect_weights(
             help="Compare names, types and shapes, with --stats values too; exit 1 if they differ.",
         ),
     ] = None,
+    html: options.Html = None,
+    force: options.Force = False,
 ) -> None:
     """Show the tensors of checkpoints: names, types, shapes, sizes. Reads headers only."""
     from maxtool.weights.inspection import Questions
 
-    question = Questions(pattern, stats, sha256, tuple(values or ()))
+    page = Page(html, force)
+    page.check([*paths, *([] if diff is None else [diff])])
+    question = Questions(pattern, stats, sha256, tuple(values or ()), histograms=page.wanted)
     if diff is not None:
-        _compare(out, paths, diff, question)
+        _compare(out, paths, diff, question, page)
         return
+    if page.wanted and len(paths) > 1:
+        raise UsageError("--html draws one PATH")
     inspections = [_inspect(out, path, question) for path in paths]
+    if page.wanted:
+        _draw(inspections[0], page)
     if out.json_mode:
         _print_json(out, inspections, metadata=metadata)
         return
@@ -92,6 +101,12 @@ def _inspect(out: Output, path: str, question: Questions) -> Inspection:
     from maxtool.weights.inspection import inspect
 
     return inspect(_open(out, path), question, out.progress)
+
+
+def _draw(inspection: Inspection, page: Page) -> None:
+    from maxtool.cli.pages import inspect_page
+
+    page.write(inspect_page.page(inspection))
 
 
 def _print_json(out: Output, inspections: list[Inspection], *, metadata: bool) -> None:
@@ -135,7 +150,7 @@ def _show(
         payloads.show_digests(out, inspection)
 
 
-def _compare(out: Output, paths: list[str], other: str, question: Questions) -> None:
+def _compare(out: Output, paths: list[str], other: str, question: Questions, page: Page) -> None:
     from maxtool.weights.diff import compare
     from maxtool.weights.pairing import by_names
 
@@ -152,6 +167,10 @@ def _compare(out: Output, paths: list[str], other: str, question: Questions) -> 
         comparison = compare(
             first, second, pattern=question.pattern, values=question.stats, progress=advance
         )
+    if page.wanted:
+        from maxtool.cli.pages import diff_page
+
+        page.write(diff_page.page(left, right, comparison, question.pattern))
     if out.json_mode:
         out.data(difference.SCHEMA, difference.as_json(left, right, comparison))
     else:

@@ -11,6 +11,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "maxtool inspect-weights Llama-3.2-1B --filter '*.layers.0.*' --stats",
         "maxtool inspect-weights model.safetensors --values 'lm_head.weight[0, :8]'",
         "maxtool inspect-weights before.gguf --diff after.gguf --json",
+        "maxtool inspect-weights model.gguf --stats --html model.html",
     ),
     "convert": (
         "maxtool convert Llama-3.2-1B -o llama.gguf --quantize Q4_K_M",
@@ -36,7 +37,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     ),
     "compare": (
         "maxtool compare Llama-3.2-1B llama-q4_k_m.gguf --sort error",
-        "maxtool compare Llama-3.2-1B q8_0.gguf q4_0.gguf --json",
+        "maxtool compare Llama-3.2-1B q8_0.gguf q4_0.gguf --html loss.html",
         "maxtool compare llama llama-q8 llama-q4 --text wiki.test.raw",
         "maxtool compare llama llama-q4 --text book.txt --context 2048 --json",
     ),

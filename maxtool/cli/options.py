@@ -51,6 +51,10 @@ Artifact = Annotated[
     Path, typer.Argument(metavar="FOLDER", help="The folder that maxtool compile wrote.")
 ]
 Force = Annotated[bool, flag("--force", help="Replace an existing output.")]
+Html = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE.html", help="Draw pictures into a page of HTML."),
+]
 DryRun = Annotated[
     bool, flag("--dry-run", help="Show the plan and the exact bytes; write nothing.")
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from maxtool import files
 from maxtool.errors import NegativeAnswer
 from maxtool.weights import digest, tensor_slices
+from maxtool.weights.histogram import Histogram, counted
 from maxtool.weights.names import did_you_mean
 from maxtool.weights.opened_checkpoint import OpenedCheckpoint
 from maxtool.weights.stats import Stats, measure
@@ -33,12 +34,14 @@ class Questions:
         stats: Whether statistics of every tensor are wanted.
         sha256: Whether checksums are wanted.
         values: Tensors and slices to show.
+        histograms: Whether histograms are wanted, of what statistics are.
     """
 
     pattern: str | None = None
     stats: bool = False
     sha256: bool = False
     values: tuple[str, ...] = ()
+    histograms: bool = False
 
     @property
     def reads_payloads(self) -> bool:
@@ -61,7 +64,10 @@ class SliceValues:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """The answers: statistics and SHA-256 by tensor or by file, empty if not asked for."""
+    """The answers, empty if not asked for.
+
+    Statistics, histograms and SHA-256 are by tensor or by file.
+    """
 
     opened: OpenedCheckpoint
     summary: Summary
@@ -69,6 +75,7 @@ class Inspection:
     file_digests: Mapping[Path, str]
     digests: Mapping[str, str]
     values: tuple[SliceValues, ...]
+    histograms: Mapping[str, Histogram | None] = field(default_factory=dict)
 
 
 def inspect(opened: OpenedCheckpoint, question: Questions, progress: Progress) -> Inspection:
@@ -86,6 +93,12 @@ def inspect(opened: OpenedCheckpoint, question: Questions, progress: Progress) -
     if question.stats:
         with progress("measuring", summary.total.nbytes) as advance:
             stats = _of_each(summary.tensors, opened, measure, advance)
+    histograms: Mapping[str, Histogram | None] = {}
+    if question.stats and question.histograms:
+        with progress("counting", summary.total.nbytes) as advance:
+            histograms = {
+                name: counted(opened.read(name), of, advance) for name, of in stats.items()
+            }
     if question.sha256:
         checked = opened.checkpoint.files
         with progress("hashing files", sum(map(opened.nbytes, checked))) as advance:
@@ -94,7 +107,7 @@ def inspect(opened: OpenedCheckpoint, question: Questions, progress: Progress) -
             digests = _of_each(summary.tensors, opened, digest.sha256, advance)
     if question.reads_payloads:
         opened.checkpoint.check_unchanged()
-    return Inspection(opened, summary, stats, checksums, digests, values)
+    return Inspection(opened, summary, stats, checksums, digests, values, histograms)
 
 
 def _of_each(

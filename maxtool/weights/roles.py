@@ -23,10 +23,20 @@ def numbered(name: str) -> tuple[str, tuple[str, ...]]:
     return role, tuple(segment for segment in segments if _is_number(segment))
 
 
+def parted(name: str) -> tuple[str, str]:
+    """A name at its first number: ``model.layers.3`` and the role within; nothing and the name."""
+    segments = name.split(".")
+    for index, segment in enumerate(segments[:-1]):
+        if _is_number(segment):
+            rest, _ = numbered(".".join(segments[index + 1 :]))
+            return ".".join(segments[: index + 1]), rest
+    return "", name
+
+
 def layer_of(name: str) -> int | None:
-    """The first number that is a segment of a name: that of the layer; ``None`` without one."""
-    _, numbers = numbered(name)
-    return int(numbers[0]) if numbers else None
+    """The number of the layer that a tensor is of, the first in its name; ``None`` without one."""
+    layer, _ = parted(name)
+    return int(layer.rpartition(".")[2]) if layer else None
 
 
 @dataclass(frozen=True, slots=True)

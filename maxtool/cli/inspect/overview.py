@@ -31,6 +31,11 @@ TYPE_COLUMNS = ("tensors", "parameters", "bytes", "share")
 
 def say_totals(out: Output, opened: OpenedCheckpoint, summary: Summary) -> None:
     """Name, format and totals in one line."""
+    out.print(f"[bold]{out.escape(opened.name)}[/]  {totals(opened, summary)}")
+
+
+def totals(opened: OpenedCheckpoint, summary: Summary) -> str:
+    """Format and totals of a checkpoint."""
     checkpoint, total = opened.checkpoint, summary.total
     whole = len(checkpoint.tensors)
     tensors = units.plural(total.tensors, "tensor")
@@ -41,7 +46,7 @@ def say_totals(out: Output, opened: OpenedCheckpoint, summary: Summary) -> None:
         units.plural(total.parameters, "parameter"),
         units.binary_size(total.nbytes),
     )
-    out.print(f"[bold]{out.escape(opened.name)}[/]  {' · '.join(parts)}")
+    return " · ".join(parts)
 
 
 def say_recognition(out: Output, recognition: Recognition) -> None:

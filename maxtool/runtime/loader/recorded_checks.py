@@ -7,7 +7,7 @@ are.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -71,10 +71,16 @@ class RecordedCheck:
             return np.concatenate(outputs)
         return outputs[0] if len(outputs) == 1 and not keeps else np.stack(outputs, axis=1)
 
-    def compare(self, model: Runner) -> Comparison:
-        """Compare the model's output with the expected one, which has the same shape."""
+    def compare(self, model: Runner, observe: Callable[[Array], None] | None = None) -> Comparison:
+        """Compare the model's output with the expected one, which has the same shape.
+
+        ``observe`` is told the output before.
+        """
         try:
-            return compare(self.run(model), self.expected, self.tolerance)
+            actual = self.run(model)
+            if observe is not None:
+                observe(actual)
+            return compare(actual, self.expected, self.tolerance)
         except (KeyError, ValueError) as error:
             raise DoesNotFit(f"{self.name}: {error}") from None
 

@@ -1,0 +1,1 @@
+"""Pages of pictures: HTML that holds all it needs, and asks nothing of any network."""
