@@ -139,6 +139,8 @@ def _say_pairing(out: Output, pairing: Pairing) -> None:
     """Say how tensors were paired, and which could not be."""
     if pairing.recipe is not None:
         out.note(f"tensors are paired by the recipe {pairing.recipe}, names are the first's")
+    for note in pairing.notes:
+        out.note(f"tensors are paired by their names alone: {note}")
     for title, names in (
         ("only in the first", pairing.only_first),
         ("only in the second", pairing.only_second),

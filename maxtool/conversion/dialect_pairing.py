@@ -21,6 +21,7 @@ from maxtool.errors import ModelMismatch
 from maxtool.quantization.codec import dequantize
 from maxtool.recipe import OutputTensor, Plan, emissions, find_recipe, plan
 from maxtool.recipe.gathered_rows import Gathered, gathered
+from maxtool.recipe.load import dialect
 from maxtool.recipe.plan import shown
 from maxtool.weights import Checkpoint, TensorInfo, WeightData
 from maxtool.weights.names import listed, natural_key, selected
@@ -31,12 +32,14 @@ from maxtool.weights.weight_elements import Elements, FlatElements
 def paired(left: Checkpoint, right: Checkpoint, pattern: str | None = None) -> Pairing:
     """Pair the tensors of two checkpoints, those whose names in the first match a shell pattern.
 
-    Names decide where a name is in both; otherwise recipes do, which both checkpoints must fit.
+    Names decide within a dialect, where any is in both. Otherwise recipes do, if both checkpoints
+    fit them.
 
     Raises:
         ModelMismatch: If no name is in both, and no recipe fits one of them.
     """
-    if not left.tensors.keys().isdisjoint(right.tensors):
+    apart = left.tensors.keys().isdisjoint(right.tensors)
+    if dialect(left) == dialect(right) and not apart:
         return by_names(left, right, pattern)
     plans, problems = [], []
     for checkpoint in (left, right):
@@ -44,10 +47,12 @@ def paired(left: Checkpoint, right: Checkpoint, pattern: str | None = None) -> P
             plans.append(_planned(checkpoint))
         except ModelMismatch as error:
             problems += [f"{checkpoint.path}: {line}" for line in error.problems or (error.what,)]
-    if problems:
+    if not problems:
+        return _by_recipes(plans[0], plans[1], pattern)
+    if apart:
         what = "no tensor has the same name in both, and to pair them otherwise takes recipes"
         raise ModelMismatch(what, problems=listed(problems))
-    return _by_recipes(plans[0], plans[1], pattern)
+    return replace(by_names(left, right, pattern), notes=tuple(listed(problems)))
 
 
 def _planned(checkpoint: Checkpoint) -> Plan:

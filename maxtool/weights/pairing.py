@@ -80,7 +80,7 @@ class Pairing:
         only_second: Names of tensors that only the second has, in its own dialect.
         misshapen: Tensors that have another shape in each.
         recipe: What said which tensors of another dialect are meant; ``None`` where names did.
-        notes: What is worth knowing about how they were paired.
+        notes: Why names had to do, of checkpoints in two dialects.
     """
 
     pairs: tuple[Pair, ...]

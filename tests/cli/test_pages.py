@@ -136,6 +136,17 @@ def test_a_check(tmp_path: Path) -> None:
     assert "--html draws what --check compares" in run(*words, "--html", file, code=2).stderr
 
 
+def test_a_check_that_fails_is_drawn(tmp_path: Path) -> None:
+    recipe, file = tmp_path / "strict.toml", tmp_path / "page.html"
+    recipe.write_text('extends = "llama"\n[check]\nfloat32 = { rtol = 0.0, atol = 1e-30 }\n')
+    words = ("compile", LLAMA, "-o", tmp_path / "model", "--context", 32, "--recipe", recipe)
+    run(*words, "--check", "--html", file, code=1)
+    assert not (tmp_path / "model").exists()
+    root = parsed(file)
+    assert (root.findtext("./body/p") or "").startswith("0 of 2 outputs")
+    assert all("Failed: relative error" in (one.text or "") for one in root.findall("./body/p")[1:])
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_names_are_text(name: str, tmp_path: Path) -> None:
     ones = np.ones((4, 32), np.float32)

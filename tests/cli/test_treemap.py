@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maxtool.cli.pages.treemap import Box, Cluster, Tile, squarified, treemap
+from maxtool.cli.pages.treemap import Box, Cluster, Tile, shortened, squarified, treemap
 
 SIZES = st.lists(st.integers(1, 10**12), max_size=60).map(lambda one: sorted(one, reverse=True))
 SIDES = st.integers(1, 4000)
@@ -64,3 +64,11 @@ def test_tiles_have_tooltips_and_no_tile_is_empty() -> None:
     rects = [one for one in root.iter("rect") if one.find("title") is not None]
     areas = [float(one.get("width", "")) * float(one.get("height", "")) for one in rects]
     assert areas[0] == pytest.approx(3 * areas[1], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("most", "expected"),
+    [(99, "mlp.experts.*.gate_proj"), (16, "*.gate_proj"), (9, "gate_proj"), (6, "gate_…")],
+)
+def test_names_lose_their_first_segments_first(most: int, expected: str) -> None:
+    assert shortened("mlp.experts.*.gate_proj.weight", most) == expected

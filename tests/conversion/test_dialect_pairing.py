@@ -131,3 +131,15 @@ def test_parts_of_gathered_rows(
     start, stop = sorted((data.draw(ends), data.draw(ends)))
     if start < stop:
         np.testing.assert_array_equal(gathered[slice(start, stop)], expected[start:stop])
+
+
+def test_names_do_where_no_recipe_fits(tmp_path: Path) -> None:
+    """Two dialects, with the name of one tensor in common."""
+    array = np.ones((2, 32), np.float32)
+    save_file({"output.weight": array, "x": array}, tmp_path / "a.safetensors")
+    spec = TensorSpec("output.weight", DType.float32, array.shape)
+    gguf_format.write(tmp_path / "b.gguf", [spec], [array], {})
+    pairing = paired(*(open_checkpoint(tmp_path / name) for name in ("a.safetensors", "b.gguf")))
+    assert [pair.name for pair in pairing.pairs] == ["output.weight"]
+    assert (pairing.only_first, pairing.recipe) == (("x",), None)
+    assert any("config.json" in note for note in pairing.notes)

@@ -59,12 +59,13 @@ def type_classes(types: Iterable[str]) -> dict[str, str]:
 def _tiles(tensors: Sequence[TensorInfo], classes: Mapping[str, str], whole: int) -> Iterator[Tile]:
     for group in groups(tensors, lambda one: one.name, lambda one: (one.type_name, one.shape)):
         first, nbytes = group.items[0], sum(one.nbytes for one in group.items)
-        times = f" ({units.TIMES}{len(group.items)})" if len(group.items) > 1 else ""
+        times = f"{len(group.items)} {units.TIMES} " if len(group.items) > 1 else ""
         size = f"{units.binary_size(nbytes)}, {units.share(nbytes, whole)}"
-        title = (group.label + times, f"{first.type_name} {units.shape(first.shape)}", size)
+        title = (group.label, f"{times}{first.type_name} {units.shape(first.shape)}", size)
         facts = f"{first.type_name} {units.binary_size(nbytes)}"
-        name = parted(first.name)[1] if len(group.items) == 1 else parted(group.label)[1]
-        yield Tile(name + times, nbytes, title, class_=classes[first.type_name], facts=facts)
+        yield Tile(
+            parted(first.name)[1], nbytes, title, class_=classes[first.type_name], facts=facts
+        )
 
 
 def _values(inspection: Inspection) -> Markup:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from maxtool.cli.pages.markup import Markup
 from maxtool.cli.pages.shapes import CHARACTER, Lines, drawing, fitted, rect
+from maxtool.cli.text import ELLIPSIS
 
 WIDTH, HEIGHT = 1080, 560
 HEAD, INSET, GAP = 17, 3, 3
@@ -137,8 +138,17 @@ def _cluster(cluster: Cluster, box: Box) -> Iterator[Markup]:
 
 def _tile(tile: Tile, box: Box) -> Iterator[Markup]:
     yield rect(*box, class_=f"tile {tile.class_ or ''}".rstrip(), fill=tile.fill, title=tile.title)
-    shown = tile.name.removesuffix(COMMON)
     if box.height > LINE + 2 and box.width > 5 * CHARACTER:
-        yield from fitted(box.x + 5, box.y + 13, box.width - 8, shown, class_=tile.ink)
+        name = shortened(tile.name, int((box.width - 8) / CHARACTER))
+        yield from fitted(box.x + 5, box.y + 13, box.width - 8, name, class_=tile.ink)
     if box.height > 2 * LINE + 4 and len(tile.facts) * CHARACTER < box.width - 8:
         yield from fitted(box.x + 5, box.y + 13 + LINE, box.width - 8, tile.facts, class_=tile.ink)
+
+
+def shortened(name: str, most: int) -> str:
+    """The last segments of a name that fit, or the beginning of the last one."""
+    *others, last = name.removesuffix(COMMON).split(".")
+    while others and len(".".join([*others, last])) > most:
+        del others[0]
+    whole = ".".join([*others, last])
+    return whole if len(whole) <= most else f"{whole[: max(most - 1, 0)]}{ELLIPSIS}"
