@@ -52,6 +52,7 @@ KERNELS = {
     "RmsNorm": "compiler/kernels/test_rowwise.py::test_rms_norm[64]",
     "RmsNormRows": "graph/test_normalization.py::test_rounding_before_the_product_and_after_it",
     "Rope": "compiler/kernels/test_rowwise.py::test_rope[2-80-80]",
+    "QuantizeQ8": "compiler/kernels/test_quantized_cache.py::test_blocks_are_those_of_ggml[3-64]",
     "RopeAngles": "graph/test_positions.py::test_angles_of_any_length",
     "Sample": "compiler/test_sampling_kernels.py::test_rows_tokens_and_positions[cpu]",
     "ScatterBlocks": "graph/test_indexing.py::test_scattering_blocks",

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from maxtool.dtype import DType
 from maxtool.graph import BufferType, DimLike, Tensor, ops
+from maxtool.quantization import QuantizationEncoding
 
-# Keys and values.
-Cache: TypeAlias = tuple[Tensor, Tensor]
+# Keys and values; quantized, the scales of each follow it.
+Cache: TypeAlias = tuple[Tensor, ...]
+
+# Elements of a head that share a scale.
+BLOCK = QuantizationEncoding.Q8_0.elements_per_block
+
+# The order in which a cache has the dimensions of ``[batch, seq, heads, width]``, by the axis of
+# positions.
+ORDERS = {2: [0, 2, 1, 3], 3: [0, 2, 3, 1]}
 
 # Where tokens ``[batch, seq]`` stand: the position of the first, int32 ``[1]``, in a cache with a
 # row for each text. Or positions and slots, int32 ``[batch]`` both, in a cache with slots.
@@ -20,7 +28,9 @@ Location: TypeAlias = tuple[Tensor, Tensor | None]
 class CacheLayout:
     """Layout of keys and values in memory; by default as the kernels of a CPU read them."""
 
-    dtype: DType = DType.float32  # or float16, or bfloat16
+    # Or float16, or bfloat16. int8 is in blocks of Q8_0, with a scale for each 32 elements of a
+    # head, and keys are transposed.
+    dtype: DType = DType.float32
     # Whether keys are ``[batch, kv_heads, head_dim, context]``, so that the scores of neighbouring
     # keys are neighbours, rather than as values are: ``[batch, kv_heads, context, head_dim]``.
     transposed: bool = True
@@ -40,25 +50,71 @@ class CacheLayout:
         return min(window, context) if self.slides and window is not None else context
 
     @property
-    def axes(self) -> tuple[int, int]:
-        """The axes of positions, of keys and of values."""
-        return (3 if self.transposed else 2), 2
+    def is_quantized(self) -> bool:
+        """Return whether it is in blocks."""
+        return self.dtype is DType.int8
 
-    def buffers(self, heads: int, dim: int, context: int) -> tuple[BufferType, BufferType]:
-        """The types of the keys and the values of one layer."""
-        sizes = (dim, context) if self.transposed else (context, dim)
-        key = BufferType(self.dtype, [self.rows, heads, *sizes])
-        return key, BufferType(self.dtype, [self.rows, heads, context, dim])
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The axis of positions of each part."""
+        axes = (3 if self.transposed else 2), 2
+        return tuple(axis for axis in axes for _ in self._suffixes)
 
-    def laid(self, key: Tensor, value: Tensor) -> Cache:
-        """Keys and values ``[batch, seq, kv_heads, head_dim]`` as a cache would hold them."""
-        if self.dtype is not key.dtype:
-            key, value = key.cast(self.dtype), value.cast(self.dtype)
-        order = [0, 2, 3, 1] if self.transposed else [0, 2, 1, 3]
-        return key.permute(order), value.permute([0, 2, 1, 3])
+    @property
+    def _suffixes(self) -> tuple[str, ...]:
+        """Suffixes of the names of what keys, or values, consist of."""
+        return ("", "_scale") if self.is_quantized else ("",)
 
-    def written(self, cache: Cache, key: Tensor, value: Tensor, location: Location) -> Cache:
-        """A cache with new keys and values, ``[batch, seq, kv_heads, head_dim]``, in it."""
-        (keys, values), (at, slot) = cache, location
-        written = ops.cache_write_key(keys, key, at, transposed=self.transposed, slot=slot)
-        return written, ops.cache_write_value(values, value, at, slot=slot)
+    def buffers(self, heads: int, dim: int, context: int) -> dict[str, BufferType]:
+        """The parts of the cache of one layer, by name."""
+        parts = {}
+        for name, is_turned in (("key", self.transposed), ("value", False)):
+            for suffix in self._suffixes:
+                width = dim // BLOCK if suffix else dim
+                sizes = (width, context) if is_turned else (context, width)
+                dtype = DType.float16 if suffix else self.dtype
+                parts[name + suffix] = BufferType(dtype, [self.rows, heads, *sizes])
+        return parts
+
+    def parts(self, key: Tensor, value: Tensor) -> Cache:
+        """Keys and values ``[batch, seq, kv_heads, head_dim]`` as they are written."""
+        if not self.is_quantized:
+            return key, value
+        return *ops.quantize_q8_0(key), *ops.quantize_q8_0(value)
+
+    def laid(self, parts: Cache) -> Cache:
+        """New parts as a cache would hold them."""
+        return tuple(self._laid(part, axis) for part, axis in zip(parts, self.axes, strict=True))
+
+    def _laid(self, part: Tensor, axis: int) -> Tensor:
+        if part.dtype is not self.dtype and not self.is_quantized:
+            part = part.cast(self.dtype)
+        return part.permute(ORDERS[axis])
+
+    def written(self, cache: Cache, parts: Cache, location: Location) -> Cache:
+        """A cache with new parts in it."""
+        (at, slot), half = location, len(parts) // 2
+        pairs = list(zip(cache, parts, strict=True))
+        keys = [
+            ops.cache_write_key(kept, new, at, transposed=self.transposed, slot=slot)
+            for kept, new in pairs[:half]
+        ]
+        values = (ops.cache_write_value(kept, new, at, slot=slot) for kept, new in pairs[half:])
+        return *keys, *values
+
+    def attention(
+        self,
+        query: Tensor,
+        cache: Cache,
+        location: Location,
+        **options: Any,  # noqa: ANN401 - of scores
+    ) -> Tensor:
+        """Attention of queries ``[batch, seq, heads, head_dim]`` to what a cache holds."""
+        position, slot = location
+        options |= {"slot": slot}
+        if self.is_quantized:
+            key, key_scale, value, value_scale = cache
+            keys, values = (key, key_scale), (value, value_scale)
+            return ops.quantized_attention(query, keys, values, position, **options)
+        key, value = cache
+        return ops.attention(query, key, value, position, transposed=self.transposed, **options)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 
 from maxtool.architectures.cache_layout import Cache, CacheLayout, Location
 from maxtool.architectures.config import typed
@@ -102,8 +103,9 @@ class Decoder(Module[[Tensor], Tensor]):
         return self._step(input_ids, (position, slot), cache)
 
     def _step(self, input_ids: Tensor, location: Location, cache: Sequence[Tensor]) -> Tensor:
-        pairs = list(zip(cache[::2], cache[1::2], strict=True))
-        return self._logits(self._hidden(input_ids, location, pairs)[:, -1])
+        count = len(cache) // len(self.rooms)
+        layers = [tuple(cache[at : at + count]) for at in range(0, len(cache), count)]
+        return self._logits(self._hidden(input_ids, location, layers)[:, -1])
 
     def sample(
         self, token: Tensor, position: Tensor, draws: Tensor, settings: Tensor, *state: Tensor
@@ -201,18 +203,29 @@ class Decoder(Module[[Tensor], Tensor]):
         check_split(self.config, count)
         return tensor_parallel.traced_device(self, count)
 
+    @contextmanager
+    def unrounded(self) -> Iterator[None]:
+        """Trace graphs with a cache in float32 in this block."""
+        form = self.form
+        self._set_form(replace(form, dtype=DType.float32))
+        try:
+            yield
+        finally:
+            self._set_form(form)
+
+    def _set_form(self, form: CacheLayout) -> None:
+        self.form = form
+        for layer in self.layers:
+            layer.attn.form = form
+
     def cache(self) -> Mapping[str, BufferType]:
-        """The keys and values of each layer, one fixed buffer each."""
+        """The keys and values of each layer, and their scales, one fixed buffer each."""
         device = tensor_parallel.one()
         heads = max(1, self.config.n_kv_heads // (device.count if device else 1))
         return {
             f"cache.{layer}.{part}": input_type
             for layer, room in enumerate(self.rooms)
-            for part, input_type in zip(
-                ("key", "value"),
-                self.form.buffers(heads, self.config.head_dim, room),
-                strict=True,
-            )
+            for part, input_type in self.form.buffers(heads, self.config.head_dim, room).items()
         }
 
     def _hidden(self, input_ids: Tensor, location: Location, cache: list[Cache]) -> Tensor:

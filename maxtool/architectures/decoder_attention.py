@@ -9,7 +9,7 @@ from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.rotary_angles import Angles, rotated
 from maxtool.architectures.sliding_cache import Seen, read_and_write
 from maxtool.dtype import DType
-from maxtool.graph import Tensor, ops
+from maxtool.graph import Tensor
 from maxtool.nn import Linear, Module, RMSNorm
 from maxtool.nn.tensor_parallel import Role
 
@@ -64,30 +64,26 @@ class Attention(CachedModule):
         query, key, value = self._projected(x)
         if angles is not None:
             query, key = (rotated(tensor, angles, location[0]) for tensor in (query, key))
-        seen = self._seen(key, value, location, cache)
-        position, slot = seen.location
-        mixed = ops.attention(
+        seen = self._seen(self.form.parts(key, value), location, cache)
+        mixed = self.form.attention(
             query,
-            seen.keys,
-            seen.values,
-            position,
+            seen.parts,
+            seen.location,
             scale=self.scale,
             window=self.window,
             softcap=self.softcap,
-            transposed=self.form.transposed,
-            slot=slot,
         )
         width = int(query.shape[2]) * self.head_dim
         return self.o(mixed.reshape([*x.shape[:2], width])), seen.cache
 
-    def _seen(self, key: Tensor, value: Tensor, location: Location, cache: Cache | None) -> Seen:
+    def _seen(self, new: Cache, location: Location, cache: Cache | None) -> Seen:
         """The keys and values that are attended to, and the written cache."""
         if cache is None:
-            return Seen(*self.form.laid(key, value), location, None)
+            return Seen(self.form.laid(new), location, None)
         if self.slides and self.window is not None:
-            return read_and_write(self.form, cache, key, value, location, self.window)
-        written = self.form.written(cache, key, value, location)
-        return Seen(*written, location, written)
+            return read_and_write(self.form, cache, new, location, self.window)
+        written = self.form.written(cache, new, location)
+        return Seen(written, location, written)
 
     def _projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values by head, the former two normalised if that is asked for."""

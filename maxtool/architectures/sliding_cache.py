@@ -19,30 +19,28 @@ from maxtool.graph import Dim, Tensor, ops
 class Seen(NamedTuple):
     """Keys and values that queries see up to their own, and the cache after the write."""
 
-    keys: Tensor
-    values: Tensor
+    parts: Cache
     location: Location  # of the first query among them
     cache: Cache | None
 
 
 def read_and_write(
-    form: CacheLayout, cache: Cache, key: Tensor, value: Tensor, location: Location, window: int
+    form: CacheLayout, cache: Cache, new: Cache, location: Location, window: int
 ) -> Seen:
-    """Write keys and values ``[batch, seq, kv_heads, head_dim]``, the first one's at ``location``.
+    """Write new parts, ``[batch, seq, kv_heads, ...]``, the first token's at ``location``.
 
     ``cache`` has room for ``window`` positions. Several tokens are of one text where it has slots.
     """
-    (position, slot), length = location, key.shape[1]
+    (position, slot), length = location, new[0].shape[1]
     if length == 1:
-        written = form.written(cache, key, value, (position % window, slot))
-        return Seen(*written, (ops.clamp(position, max=window - 1), slot), written)
-    old = _in_order(form, cache, location, window)
-    new = form.laid(key, value)
+        written = form.written(cache, new, (position % window, slot))
+        return Seen(written, (ops.clamp(position, max=window - 1), slot), written)
+    old, laid = _in_order(form, cache, location, window), form.laid(new)
     axes = form.axes
-    joined = tuple(ops.concat(pair, axis) for *pair, axis in zip(old, new, axes, strict=True))
+    joined = tuple(ops.concat(pair, axis) for *pair, axis in zip(old, laid, axes, strict=True))
     count = ops.clamp(position, max=window), None  # of the old ones those that there are
-    keys, values = form.written((joined[0], joined[1]), key, value, count)
-    return Seen(keys, values, count, _overwritten(form, cache, key, value, location, window))
+    seen = form.written(joined, new, count)
+    return Seen(seen, count, _overwritten(form, cache, new, location, window))
 
 
 def _in_order(form: CacheLayout, cache: Cache, location: Location, window: int) -> Cache:
@@ -51,25 +49,24 @@ def _in_order(form: CacheLayout, cache: Cache, location: Location, window: int) 
     first = ops.clamp(position - window, min=0)
     order = (first + ops.range(0, window, dtype=DType.int32, device=position.device)) % window
     own = cache if slot is None else tuple(ops.gather(buffer, slot, 0) for buffer in cache)
-    keys, values = (
+    return tuple(
         ops.gather(buffer, order, axis) for buffer, axis in zip(own, form.axes, strict=True)
     )
-    return keys, values
 
 
 def _overwritten(
-    form: CacheLayout, cache: Cache, key: Tensor, value: Tensor, location: Location, window: int
+    form: CacheLayout, cache: Cache, new: Cache, location: Location, window: int
 ) -> Cache:
-    """The cache with the last of the new keys and values in it.
+    """The cache with the last of the new parts in it.
 
     They end at some place in the cache, and go on from its end backwards; a write drops what lies
     outside. The latter are written first: they reach into the places of the former if there are
     more than fit.
     """
-    (position, slot), length = location, key.shape[1]
+    (position, slot), length = location, new[0].shape[1]
     start = (position + count_of(length)) % window - count_of(length)
-    behind = form.written(cache, key, value, (start + window, slot))
-    return form.written(behind, key, value, (start, slot))
+    behind = form.written(cache, new, (start + window, slot))
+    return form.written(behind, new, (start, slot))
 
 
 def count_of(size: Dim) -> Tensor | int:

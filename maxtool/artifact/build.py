@@ -9,13 +9,13 @@ from pathlib import Path
 
 from maxtool import architectures
 from maxtool.architectures import Architecture, Decoder, Entry, graph_of
-from maxtool.artifact import batch, devices, original_model
+from maxtool.artifact import batch, cache_type, devices, original_model
 from maxtool.artifact import check as parity
-from maxtool.artifact.cache_type import cache_layout
 from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.artifact.matrix_types import (
     DECODED,
     MatrixType,
+    check_quantize,
     is_quantized,
     matrices,
     mixed_types,
@@ -25,7 +25,7 @@ from maxtool.artifact.matrix_types import (
 )
 from maxtool.artifact.original_model import OriginalModel
 from maxtool.artifact.planned import Planned, check_place, target_of
-from maxtool.artifact.request import Request
+from maxtool.artifact.request import CacheType, Request
 from maxtool.artifact.weights import packing_note
 from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.compiler.targets import Target
@@ -74,19 +74,20 @@ class Build(Planned):
         """Compare with the reference, or record what it gives for the machine that this is for.
 
         The tolerance is the recipe's for the type that most was lost by: see :attr:`_rounded`. What
-        quantized weights are multiplied with is allowed for beside it (:mod:`.allowed_error`).
+        quantized weights are multiplied with, and what a quantized cache rounds, is allowed for
+        beside it (:mod:`.allowed_error`).
         """
         whole = replace(self.contents, functions=self._whole)
         tolerance = max(map(self._tolerance, self._rounded), key=lambda one: one.rtol)
-        trials = parity.trials_of(whole, tolerance, self._reference)
+        trials = parity.trials_of(whole, tolerance, self._reference, self._exact)
         found = parity.check(folder, trials, here=self.target.host, observe=self.observe)
         compared = self.request.against == parity.TRANSFORMERS
         return replace(found, is_verified=compared or is_shipped(self.plan.recipe.file))
 
     @property
-    def kv_dtype(self) -> DType | None:
+    def kv_dtype(self) -> CacheType | None:
         """The type of keys and values in a decoder's cache; None for other models."""
-        return self.module.form.dtype if isinstance(self.module, Decoder) else None
+        return cache_type.type_of(self.module.form) if isinstance(self.module, Decoder) else None
 
     @property
     def _rounded(self) -> set[DType]:
@@ -96,7 +97,8 @@ class Build(Planned):
         ``u |W| |x|`` with a matrix so rounded. So what a recipe allows for matrices of a type
         bounds a cache of it, too.
         """
-        return {self._narrowest, self.kv_dtype or DType.float32}
+        cached = self.kv_dtype
+        return {self._narrowest, cached if isinstance(cached, DType) else DType.float32}
 
     def _tolerance(self, dtype: DType) -> Tolerance:
         recipe = self.plan.recipe
@@ -133,6 +135,18 @@ class Build(Planned):
         if self.request.devices == 1:
             return self.contents.functions
         # Not those of ``graphs``, whose caches are a part's.
+        return self._traced()
+
+    @property
+    def _exact(self) -> Contents | None:
+        """The contents with a cache that rounds nothing; None if that is what there is."""
+        if not isinstance(self.module, Decoder) or not self.module.form.is_quantized:
+            return None
+        with self.module.unrounded():
+            return replace(self.contents, functions=self._traced())
+
+    def _traced(self) -> tuple[NamedGraph, ...]:
+        """The functions of the module as it stands now."""
         entries = _entries(self.module, self.plan.recipe)
         return tuple(named_graph(entry, graph_of(self.module, entry)) for entry in entries)
 
@@ -150,8 +164,9 @@ def prepare(request: Request) -> Build:
     """
     check_name(request.name)
     target = target_of(request)
-    _check_quantize(request, target)
+    check_quantize(request, target)
     batch.check_request(request, target)
+    cache_type.check_request(request)
     checkpoint = open_checkpoint(request.source)
     check_place(request, (*checkpoint.protected, *files_read(request.quantize)))
     recipe = load_recipe(request.recipe) if request.recipe else find_recipe(checkpoint)
@@ -174,20 +189,6 @@ def prepare(request: Request) -> Build:
     made.check_machine()
     batch.check_memory(request.batch, contents.state_bytes + made.weight_bytes, target)
     return made
-
-
-def _check_quantize(request: Request, target: Target) -> None:
-    """Refuse to quantize where no kernel or no comparison could make use of it."""
-    if request.quantize is None:
-        return
-    if request.dtype is not None:
-        raise UsageError("--dtype and --quantize exclude each other")
-    if target.kind != "cpu":
-        what = f"--quantize is for CPUs: no kernel of {target.label} reads blocks"
-        raise UsageError(what, hint="--dtype float16 or bfloat16 is the least they read")
-    if request.check and request.against == parity.TRANSFORMERS:
-        what = "--check transformers cannot tell the rounding of --quantize from a wrong reading"
-        raise UsageError(what, hint="check without --quantize first, then with --check")
 
 
 def _contents(
@@ -288,14 +289,16 @@ def _module(
     """The architecture, for as many positions as were asked for or are usual; and what to tell."""
     config = {**planned.config, **_chosen(request, planned)}
     is_wide = dtype is DType.float32 and not _may_mix(request, planned)
-    form = cache_layout(request, dtype, target, is_wide=is_wide)
+    form = cache_type.cache_layout(request, dtype, target, is_wide=is_wide)
     draws = target.kind in DRAWING and request.devices == 1  # several meet on the host anyway
     context, told = _context(request, planned)
     name = planned.recipe.architecture
     module = architectures.build(name, config, dtype, context, form, draws)
     if request.kv_dtype is not None and not isinstance(module, Decoder):
         raise UsageError(f"--kv-dtype is for decoders, not {planned.recipe.name}")
-    if not isinstance(module, Decoder):
+    if isinstance(module, Decoder):
+        cache_type.check_heads(module)
+    else:
         batch.refuse(request, planned.recipe.name)
     return module, told
 

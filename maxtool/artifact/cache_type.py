@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from maxtool.architectures import CacheLayout
-from maxtool.artifact.request import Request
+from maxtool.architectures import CacheLayout, Decoder
+from maxtool.artifact.request import CacheType, Request
 from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
 from maxtool.errors import UsageError
+from maxtool.quantization import QuantizationEncoding
 
 # Instruction sets with a conversion between float16 and float32: without one it is a call for each
 # element.
 CONVERTING = frozenset({"f16c", "neon"})
+BLOCKS = QuantizationEncoding.Q8_0
+"""What a cache may be in, beside the types of floats."""
+
+
+def check_request(request: Request) -> None:
+    """Refuse blocks that no cache is in, or that no comparison could allow for."""
+    asked = request.kv_dtype
+    if asked is None or isinstance(asked, DType):
+        return
+    if asked is not BLOCKS:
+        raise UsageError(f"--kv-dtype {asked.name}: the only blocks of caches are {BLOCKS.name}")
+    if request.check and request.against == "transformers":
+        what = "--check transformers cannot tell the rounding of --kv-dtype from a wrong reading"
+        hint = "check the source without --kv-dtype first, then compile with --check"
+        raise UsageError(what, hint=hint)
 
 
 def cache_layout(request: Request, dtype: DType, target: Target, *, is_wide: bool) -> CacheLayout:
@@ -25,13 +41,30 @@ def cache_layout(request: Request, dtype: DType, target: Target, *, is_wide: boo
     asked = request.kv_dtype
     if target.kind == "cpu":
         chosen = asked or _usual(target.processor.features, is_wide=is_wide)
-        return CacheLayout(chosen, slides=True, slots=request.batch)
+        stored = chosen if isinstance(chosen, DType) else DType.int8
+        return CacheLayout(stored, slides=True, slots=request.batch)
     if asked not in (None, dtype):
+        so = f", or store the matrices so too: --dtype {asked.name}"
         raise UsageError(
-            f"--kv-dtype {asked.value}: on GPUs the cache is {dtype.value}, as the matrices are",
-            hint=f"leave it out, or store the matrices so too: --dtype {asked.value}",
+            f"--kv-dtype {asked.name}: on GPUs the cache is {dtype.value}, as the matrices are",
+            hint=f"leave it out{so if isinstance(asked, DType) else ''}",
         )
     return CacheLayout(dtype, transposed=False)
+
+
+def type_of(form: CacheLayout) -> CacheType:
+    """Return the type of a cache, as it is asked for."""
+    return BLOCKS if form.is_quantized else form.dtype
+
+
+def check_heads(decoder: Decoder) -> None:
+    """Refuse blocks that heads are not a whole number of."""
+    dim, size = decoder.config.head_dim, BLOCKS.elements_per_block
+    if decoder.form.is_quantized and dim % size:
+        raise UsageError(
+            f"--kv-dtype {BLOCKS.name} is in blocks of {size} elements, and heads have {dim}",
+            hint="float16, bfloat16 and float32 take heads of any size",
+        )
 
 
 def _usual(features: tuple[str, ...], *, is_wide: bool) -> DType:

@@ -12,8 +12,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from maxtool.artifact.contents import Read
-from maxtool.artifact.request import DTYPES
+from maxtool.artifact.request import DTYPES, Request
+from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
+from maxtool.errors import UsageError
 from maxtool.quantization import QuantizationEncoding, quantize
 from maxtool.quantization.block import Float32
 from maxtool.quantization.scheme import ChosenType, Scheme
@@ -28,6 +30,20 @@ KEPT = "not quantized"
 UNREADABLE = "not quantized, as what reads them takes no blocks"
 # The type of what was quantized, and is stored decoded.
 DECODED = DType.bfloat16
+
+
+def check_quantize(request: Request, target: Target) -> None:
+    """Refuse to quantize where no kernel or no comparison could make use of it."""
+    if request.quantize is None:
+        return
+    if request.dtype is not None:
+        raise UsageError("--dtype and --quantize exclude each other")
+    if target.kind != "cpu":
+        what = f"--quantize is for CPUs: no kernel of {target.label} reads blocks"
+        raise UsageError(what, hint="--dtype float16 or bfloat16 is the least they read")
+    if request.check and request.against == "transformers":
+        what = "--check transformers cannot tell the rounding of --quantize from a wrong reading"
+        raise UsageError(what, hint="check without --quantize first, then with --check")
 
 
 @dataclass(frozen=True, slots=True)

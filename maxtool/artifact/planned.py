@@ -10,10 +10,9 @@ from maxtool.artifact.check import PassedCheck, check
 from maxtool.artifact.contents import Contents
 from maxtool.artifact.module_check import trials_of
 from maxtool.artifact.observed import Observe
-from maxtool.artifact.request import Wanted
+from maxtool.artifact.request import CacheType, Wanted
 from maxtool.compiler.linking import is_native
 from maxtool.compiler.targets import Target, parse_target
-from maxtool.dtype import DType
 from maxtool.errors import UsageError
 from maxtool.files import check_output, check_space
 from maxtool.weights import Checkpoint
@@ -44,7 +43,7 @@ class Planned:
         return weights.total_bytes(self.contents)
 
     @property
-    def kv_dtype(self) -> DType | None:
+    def kv_dtype(self) -> CacheType | None:
         """The type of keys and values in a decoder's cache; None for other models."""
         return None
 

@@ -9,12 +9,14 @@ from typing import Literal, TypeAlias
 from maxtool.artifact.input_types import EntrySpec
 from maxtool.artifact.user_module import ModuleReference
 from maxtool.dtype import DType
+from maxtool.quantization import QuantizationEncoding
 from maxtool.quantization.scheme import Scheme
 
 DTYPES = (DType.float32, DType.float16, DType.bfloat16)
 
 
 Against: TypeAlias = Literal["graph", "transformers"]
+CacheType: TypeAlias = DType | QuantizationEncoding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +45,9 @@ class Request(Options):
     dtype: DType | None = None
     # How matrices are quantized; as in the source if None. Only for CPUs.
     quantize: Scheme | None = None
-    # Of keys and values in the cache. If None float16, or float32 where matrices are float32 or the
-    # CPU does not convert; on GPUs that of the matrices.
-    kv_dtype: DType | None = None
+    # Of keys and values in the cache; on CPUs also Q8_0. If None float16, or float32 where matrices
+    # are float32 or the CPU does not convert; on GPUs that of the matrices.
+    kv_dtype: CacheType | None = None
     # Positions to make room for. If None those the model was trained for, or those that its
     # embeddings are cut to, but no more than ``build.USUAL_CONTEXT``.
     context: int | None = None

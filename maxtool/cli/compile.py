@@ -109,10 +109,10 @@ def compile(  # noqa: A001 - the command's name
         str | None,
         typer.Option(
             "--kv-dtype",
-            help="How a decoder's cache stores keys and values: float32, float16 or bfloat16. "
-            "float16 if absent, float32 if matrices are; on GPUs as matrices.",
+            help="How a decoder's cache stores keys and values: float32, float16, bfloat16 or, on "
+            "CPUs, Q8_0. float16 if absent, float32 if matrices are; on GPUs as matrices.",
             metavar="TYPE",
-            autocompletion=complete.one_of(*options.DTYPES),
+            autocompletion=complete.one_of(*options.CACHE_TYPES),
         ),
     ] = None,
     context: Annotated[
@@ -229,7 +229,7 @@ def compile(  # noqa: A001 - the command's name
             source=path,
             recipe=None if recipe is None else options.local_recipe(recipe),
             devices=devices,
-            kv_dtype=options.parse_dtype(kv_dtype, "--kv-dtype"),
+            kv_dtype=options.parse_cache_type(kv_dtype),
             context=context,
             batch=batch,
             quantize=scheme,

@@ -73,7 +73,7 @@ def _cache(build: Build) -> str:
         return ""
     size = units.binary_size(build.contents.state_bytes)
     texts = f" for {build.request.batch} texts" if build.request.batch > 1 else ""
-    return f", cache in {build.kv_dtype.value} ({size}{texts})"
+    return f", cache in {build.kv_dtype.name} ({size}{texts})"
 
 
 def show(out: Output, build: Build | ModuleBuild, report: Report | None) -> None:
@@ -141,7 +141,7 @@ def _as_json(build: Build | ModuleBuild, report: Report | None) -> dict[str, obj
         "target": build.contents.target.manifest,
         "dtype": dtype and dtype.value,
         "matrices": type_bytes(build.contents),
-        "kv_dtype": kv_dtype and kv_dtype.value,
+        "kv_dtype": kv_dtype and kv_dtype.name,
         "context": build.contents.context,
         "batch": build.contents.facts.get("batch", 1),
         "dry_run": report is None,

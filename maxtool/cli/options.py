@@ -13,7 +13,7 @@ from maxtool.cli.optional_values import CHECKS
 from maxtool.errors import UsageError
 
 if TYPE_CHECKING:
-    from maxtool.artifact.request import Against
+    from maxtool.artifact.request import Against, CacheType
     from maxtool.dtype import DType
 
 
@@ -24,6 +24,7 @@ ALIASES = {
     **dict.fromkeys(("fp16", "f16", "half"), "float16"),
     "bf16": "bfloat16",
 }
+CACHE_TYPES = (*DTYPES, "Q8_0")
 POOLINGS = ("mean", "cls", "max")
 
 
@@ -123,12 +124,23 @@ def parse_check(text: str) -> Against:
     return cast("Against", text)
 
 
-def parse_dtype(text: str | None, option: str = "--dtype") -> DType | None:
+def parse_dtype(
+    text: str | None, option: str = "--dtype", known: Sequence[str] = DTYPES
+) -> DType | None:
     """The element type that a user names for matrices, or by another option; None stays."""
     from maxtool.dtype import DType
 
     if text is None:
         return None
     name = ALIASES.get(text.lower(), text.lower())
-    _check_known(option, text, name, DTYPES)
+    _check_known(option, text, name, known)
     return DType(name)
+
+
+def parse_cache_type(text: str | None) -> CacheType | None:
+    """The type of a decoder's cache that a user names; None stays."""
+    from maxtool.quantization import QuantizationEncoding
+
+    if text is None or text.upper() != CACHE_TYPES[-1]:
+        return parse_dtype(text, "--kv-dtype", CACHE_TYPES)
+    return QuantizationEncoding.Q8_0

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from maxtool.parity.array_types import Definitions, Floats, Integers
+from maxtool.parity.array_types import Array, Definitions, Floats, Integers
+from maxtool.quantization import QuantizationEncoding
+from maxtool.quantization.codec import quantize
 
 
 def _attended(scores: Floats, value: Floats) -> Floats:
@@ -112,8 +114,42 @@ def _write_slot_keys(
     return cache
 
 
+def _quantize(x: Floats) -> tuple[Array, Array]:
+    """Quants and scales of a row's blocks, by the codec of files."""
+    encoding = QuantizationEncoding.Q8_0
+    rows = quantize(x.astype(np.float32), encoding)
+    blocks = rows.reshape(*x.shape[:-1], -1, encoding.block_size)
+    return blocks[..., 2:].view("i1").reshape(x.shape), blocks[..., :2].view("<f2")[..., 0]
+
+
+def _scaled(quants: Integers, scales: Floats, axis: int) -> Floats:
+    """Return what blocks along an axis stand for."""
+    each = np.repeat(scales, quants.shape[axis] // scales.shape[axis], axis)
+    return each * quants
+
+
+def _quantized_attention(
+    query: Floats,
+    key: Integers,
+    key_scale: Floats,
+    value: Integers,
+    value_scale: Floats,
+    position: Integers,
+    slot: Integers | None = None,
+    **options: Any,  # noqa: ANN401 - those of attention
+) -> Floats:
+    """Attend to keys and values in blocks, of the own slot if there are slots."""
+    keys, values = _scaled(key, key_scale, 2), _scaled(value, value_scale, 3)
+    options |= {"transposed": True}
+    if slot is None:
+        return _cached_attention(query, keys, values, position, **options)
+    return _slot_attention(query, keys, values, position, slot, **options)
+
+
 COMPUTED: Definitions = {
     "attention": _cached_attention,
+    "quantize_q8_0": _quantize,
+    "quantized_attention": _quantized_attention,
     "scaled_dot_product_attention": _attention,
     "slot_attention": _slot_attention,
 }

@@ -54,6 +54,26 @@ def test_a_text_read_in_parts(window: int, transposed: bool, dtype: DType) -> No
             np.testing.assert_allclose(logits, whole[:, at - 1], rtol=bound, atol=bound)
 
 
+def test_a_text_read_in_parts_with_a_cache_in_blocks() -> None:
+    """Sums in another order round a number of a key to another step here and there.
+
+    A step is 1/127 of the largest of 32, so that one number is off by 1/254 of that at most.
+    """
+    config = CONFIG | SLIDING | {"sliding_window": 5, "head_dim": 32}
+    model = build("decoder", config, form=CacheLayout(DType.int8, slides=True))
+    fill(model)
+    whole = model.compile(*model.entries()[0].inputs.values())(IDS).to_numpy()
+    steps = Steps(model, batch=2, decodes=True)
+    for lengths in PARTS.values():
+        steps.restart()
+        at = 0
+        for length in lengths:
+            at += length
+            logits = steps(IDS[:, at - length : at])
+            off = np.linalg.norm(logits - whole[:, at - 1]) / np.linalg.norm(whole[:, at - 1])
+            assert off < 1 / 254, (lengths, at)
+
+
 def test_going_back_by_one_position_loses_nothing() -> None:
     config = CONFIG | SLIDING | {"sliding_window": 5}
     model = build("decoder", config, form=CacheLayout(slides=True))
@@ -69,11 +89,12 @@ def test_going_back_by_one_position_loses_nothing() -> None:
     np.testing.assert_allclose(steps(IDS[:, 20:21]), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_the_graph_says_the_same() -> None:
+@pytest.mark.parametrize("dtype", [DType.float32, DType.int8])
+def test_the_graph_says_the_same(dtype: DType) -> None:
     """Evaluate in NumPy float64: where a graph is wrong, so is what it is compiled to."""
-    config = CONFIG | SLIDING | {"sliding_window": 5}
+    config = CONFIG | SLIDING | {"sliding_window": 5, "head_dim": 32}
     sliding, plain = (
-        build("decoder", config, form=CacheLayout(slides=slides)) for slides in (True, False)
+        build("decoder", config, form=CacheLayout(dtype, slides=slides)) for slides in (True, False)
     )
     results: list[Any] = []
     for model in (sliding, plain):

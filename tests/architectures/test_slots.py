@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,15 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
+def config_of(kind: str, dtype: DType) -> dict[str, Any]:
+    """The configuration; with heads of a whole block for a cache in Q8_0."""
+    config = CONFIG | {"context_length": CONTEXT} | KINDS[kind]
+    if dtype is not DType.int8:
+        return config
+    factors = {name: 8 * value for name, value in config.items() if name.endswith("_factors")}
+    return config | factors | {"head_dim": 32}
+
+
 def read_in_turns(calls: Mapping[str, Step], cache: list[Array]) -> dict[Any, Any]:
     """The logits behind each part of each text, by slot and by the tokens read."""
     read, results = dict.fromkeys(range(SLOTS), 0), {}
@@ -86,9 +96,11 @@ def zeros(model: Decoder, dtype: Any = None) -> list[Array]:
     return [np.zeros(kind.shape.static(), dtype or kind.dtype.to_numpy()) for kind in kinds]
 
 
-def expected(kind: str, form: CacheLayout, parts: Sequence[int], text: Array) -> list[Array]:
+def expected(
+    config: dict[str, Any], form: CacheLayout, parts: Sequence[int], text: Array
+) -> list[Array]:
     """The logits behind each part of one text by the graphs for one text, in float64."""
-    model = build("decoder", CONFIG | {"context_length": CONTEXT} | KINDS[kind], form=form)
+    model = build("decoder", config, form=form)
     fill(model)
     _, prefill, decode = (graph_of(model, entry) for entry in model.entries())
     cache = [np.zeros([1, *map(int, type_.shape[1:])]) for type_ in model.cache().values()]
@@ -103,9 +115,11 @@ def expected(kind: str, form: CacheLayout, parts: Sequence[int], text: Array) ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dtype", thinned([DType.float32, DType.bfloat16], DType.float32))
+@pytest.mark.parametrize(
+    "dtype", thinned([DType.float32, DType.bfloat16, DType.int8], DType.float32)
+)
 def test_texts_of_any_length_side_by_side(kind: str, dtype: DType) -> None:
-    config = CONFIG | {"context_length": CONTEXT} | KINDS[kind]
+    config = config_of(kind, dtype)
     form = CacheLayout(dtype, slides=True, slots=SLOTS)
     model = build("decoder", config, form=form)
     assert isinstance(model, Decoder)
@@ -114,7 +128,7 @@ def test_texts_of_any_length_side_by_side(kind: str, dtype: DType) -> None:
     narrow = read_in_turns(compiled(model), zeros(model))
     for slot, text in enumerate(TEXTS):
         parts = [step[slot] for step in PLAN if slot in step]
-        alone = expected(kind, CacheLayout(slides=True), parts, text)
+        alone = expected(config, replace(form, slots=1), parts, text)
         for end, logits in zip(np.cumsum(parts), alone, strict=True):
             np.testing.assert_allclose(wide[slot, end], logits, rtol=1e-9, atol=1e-9)
             bound = 1e-4 if dtype is DType.float32 else 0.1

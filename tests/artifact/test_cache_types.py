@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from maxtool import artifact
 from maxtool.dtype import DType
 from maxtool.errors import UsageError
+from maxtool.quantization import QuantizationEncoding
 from maxtool.quantization.scheme import Scheme
 from maxtool.runtime import loader
 from tests.artifact.measure import BOUND, Compile, error, greedy, logits, recorded
 from tests.effort import thinned
+from tests.parity.yardstick import FOLDER
 
 # What rounding once may change a number by, relatively.
 ROUNDOFF = {DType.float32: 2.0**-24, DType.float16: 2.0**-11, DType.bfloat16: 2.0**-8}
@@ -84,6 +88,67 @@ def test_the_type_of_the_cache(
     assert build.kv_dtype is expected
     # Keys and values of 4 layers with 2 heads of 16 each.
     assert build.contents.state_bytes == 2 * 4 * 2 * 16 * 100 * expected.size_in_bytes
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_check_allows_what_blocks_lose(tmp_path: Path, batch: int) -> None:
+    """Compare where nothing else rounds: what is allowed was measured, and is not much more."""
+    request = artifact.Request(
+        FOLDER,
+        tmp_path / "out",
+        dtype=DType.float32,
+        kv_dtype=QuantizationEncoding.Q8_0,
+        context=100,
+        batch=batch,
+        check=True,
+    )
+    build = artifact.prepare(request)
+    report = artifact.make(build)
+    assert report.check is not None
+    assert report.check.worst is not None
+    found, allowed = report.check.worst.relative_error, report.check.worst.rtol
+    assert 2.0**-12 < found < allowed < 2.0**-5
+    assert build.kv_dtype is QuantizationEncoding.Q8_0
+    # Keys and values of 2 layers with 2 heads of 64 each, 34 bytes for 32 of them.
+    assert build.contents.state_bytes == 2 * 2 * 2 * 64 * 100 * batch * 34 // 32
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert [spec["dtype"] for spec in manifest["state"][:4]] == ["int8", "float16"] * 2
+    assert [spec["positions"] for spec in manifest["state"][:4]] == [3, 3, 2, 2]
+
+
+def test_parts_of_a_text_with_a_cache_in_blocks(compiled: Compile) -> None:
+    """Rows of any number, and steps of joined kernels, write and read the same."""
+    options = {"dtype": DType.float32, "context": 100}
+    folder = compiled(FOLDER, kv_dtype=QuantizationEncoding.Q8_0, **options)
+    ids = np.random.default_rng(0).integers(0, 1000, (1, 90))
+    whole = logits(folder, ids)[0]
+    model = loader.load(folder)
+    for parts in ([90], [37, 1, 1, 20, *[1] * 31], [1] * 90):
+        state, at = model.new_state(batch=1), 0
+        for length in parts:
+            entry = "decode" if length == 1 else "prefill"
+            arrays = {"input_ids": ids[:, at : at + length], "position": np.array([at], "i4")}
+            read = model.run(entry, arrays, state)["logits"][0]
+            at += length
+            # A step of eight bits here and there, as sums are in another order.
+            assert error(read, whole[at - 1]) < 1 / 254, (parts, at)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("tiny-llama", {}, "Q8_0 is in blocks of 32 elements, and heads have 12"),
+        ("fireside-256", {"target": "cuda:sm_90"}, "Q8_0: on GPUs the cache is bfloat16"),
+        ("fireside-256", {"check": True, "against": "transformers"}, "cannot tell the rounding"),
+        ("fireside-256", {"kv_dtype": QuantizationEncoding.Q4_0}, "only blocks of caches are Q8_0"),
+    ],
+)
+def test_where_there_are_no_blocks(
+    data: Path, tmp_path: Path, name: str, options: dict[str, Any], message: str
+) -> None:
+    asked = {"kv_dtype": QuantizationEncoding.Q8_0, **options}
+    with pytest.raises(UsageError, match=message):
+        artifact.prepare(artifact.Request(data / name, tmp_path / "out", **asked))
 
 
 @pytest.mark.parametrize("kv_dtype", [None, DType.float32])

@@ -76,7 +76,7 @@ BAD: dict[str, tuple[Callable[[Path], None], list[str], int, list[str]]] = {
     "target": (lambda _: None, ["--target", "cpu:pentium9"], 2, ["pentium9"]),
     "device": (lambda _: None, ["--target", "tpu"], 2, ["tpu"]),
     "dtype": (lambda _: None, ["--dtype", "int4"], 2, ["int4", "bfloat16"]),
-    "cache": (lambda _: None, ["--kv-dtype", "Q8_0"], 2, ["--kv-dtype 'Q8_0'", "bfloat16"]),
+    "cache": (lambda _: None, ["--kv-dtype", "Q4_0"], 2, ["--kv-dtype 'Q4_0'", "bfloat16", "Q8_0"]),
     "context": (lambda _: None, ["--context", "100000"], 2, ["100000"]),
     "no context": (lambda _: None, ["--context", "0"], 2, ["--context 0"]),
 }

@@ -42,6 +42,14 @@ def floats(*shape: int) -> Array:
     return rng.standard_normal(shape).astype(np.float32)
 
 
+def quants(*shape: int) -> Array:
+    return rng.integers(-127, 128, shape, "i1")
+
+
+def scales(*shape: int) -> Array:
+    return (rng.random(shape) / 64).astype("f2")
+
+
 def whole(*values: int, dtype: str = "i8") -> Array:
     return np.array(values, dtype)
 
@@ -58,6 +66,8 @@ SLOTS = whole(3, 1, dtype="i4"), whole(4, 0, dtype="i4")  # positions, and slots
 HEADS = floats(2, 3, 4, 8)  # batch, seq, heads, dim
 KEYS, ROWS = floats(2, 2, 8, 6), floats(2, 2, 6, 8)
 IMAGE, FILTER = floats(2, 6, 5, 4), floats(3, 2, 2, 6)
+IN_BLOCKS = quants(2, 2, 64, 6), scales(2, 2, 2, 6), quants(2, 2, 6, 64), scales(2, 2, 6, 2)
+SLOTS_OF_TWO = whole(3, 1, dtype="i4"), whole(1, 0, dtype="i4")
 QUERY, OTHERS = floats(2, 4, 3, 8), floats(2, 2, 5, 8)
 PLACES = whole(2, -1, 0, 2)
 TIES = np.array([[3, 1, 3, 2], [0, 0, 0, 0], [-1, 5, 5, 9]], "f4")
@@ -71,6 +81,12 @@ def slotted(
     query: Tensor, key: Tensor, value: Tensor, at: Tensor, slot: Tensor, **options: Any
 ) -> Tensor:
     return attention(query, key, value, at, slot=slot, **options)
+
+
+def in_blocks(query: Tensor, *operands: Tensor, **options: Any) -> Tensor:
+    key, value, (at, *slot) = operands[:2], operands[2:4], operands[4:]
+    options |= {"slot": slot[0]} if slot else {}
+    return ops.quantized_attention(query, key, value, at, scale=0.3, **options)
 
 
 def slotted_key(cache: Tensor, x: Tensor, at: Tensor, slot: Tensor, **options: Any) -> Tensor:
@@ -216,6 +232,17 @@ CASES = [
         floats(5, 2, 6, 8),
         *SLOTS,
         call=lambda *x: slotted(*x, window=2, softcap=0.7, transposed=False),
+    ),
+    case("cache_write_key", Buffer(quants(2, 4, 8, 6)), quants(2, 3, 4, 8), POSITION),
+    case("cache_write_value", Buffer(scales(2, 4, 6, 8)), scales(2, 3, 4, 8), POSITION),
+    case("quantize_q8_0", floats(2, 3, 2, 64), call=lambda x: list(ops.quantize_q8_0(x))),
+    case("quantized_attention", floats(2, 3, 4, 64), *IN_BLOCKS, POSITION, call=in_blocks),
+    case(
+        "quantized_attention",
+        floats(2, 3, 4, 64),
+        *IN_BLOCKS,
+        *SLOTS_OF_TWO,
+        call=lambda *x: in_blocks(*x, window=2, softcap=0.7),
     ),
     case("scaled_dot_product_attention", QUERY, OTHERS, OTHERS, floats(3, 5)),
     case(

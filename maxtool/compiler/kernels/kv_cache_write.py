@@ -22,12 +22,14 @@ def cache_write(
     dtype: str,
     transposed: bool = False,
     slots: bool = False,
+    source: str = "float32",
 ) -> b.PrimFunc:
     """Build the write of values, or of keys, which lie as values do or are ``transposed``.
 
     Parameters of the kernel: cache[batch, kv_heads, context, head_dim] of ``dtype`` (changed in
     place), its last two dimensions swapped if transposed, so that one dimension of many keys is a
-    vector; x[batch, seq, kv_heads, head_dim], position[1] int32 of the first that is new. With
+    vector; x[batch, seq, kv_heads, head_dim] of the type ``source``, position[1] int32 of the first
+    that is new. With
     ``slots`` the cache has any number of rows, and position[batch] and slot[batch] int32 say where
     those of x go.
     """
@@ -38,7 +40,7 @@ def cache_write(
         rows = kernel.dim("slots") if slots else batch
         sizes = (head_dim, context) if transposed else (context, head_dim)
         cache = kernel.argument("cache", (rows, kv_heads, *sizes), e.storage_type(dtype))
-        x = kernel.argument("x", (batch, seq, kv_heads, head_dim))
+        x = kernel.argument("x", (batch, seq, kv_heads, head_dim), source)
         position = kernel.argument("position", (batch if slots else 1,), "int32")
         slot = kernel.argument("slot", (batch,), "int32") if slots else None
 
@@ -56,8 +58,12 @@ def cache_write(
             row, index, inside = target_of(at, s)
 
             def move(k: b.Index, width: int) -> None:
-                vector = backend.load_vector(x, (at, s, h, k), width)
-                backend.store_vector(cache, vector, (row, h, index, k), width, dtype)
+                here, there = (at, s, h, k), (row, h, index, k)
+                if dtype == source:
+                    b.store(cache, b.load(x, here, width), there, width)
+                else:
+                    vector = backend.load_vector(x, here, width)
+                    backend.store_vector(cache, vector, there, width, dtype)
 
             with b.when(inside):
                 threads.each_vector(head_dim, move)
@@ -66,13 +72,14 @@ def cache_write(
             def move(s: b.Expr) -> None:
                 row, index, inside = target_of(at, s)
                 with b.when(inside):
-                    backend.write(cache, x[at, s, h, d], (row, h, d, index), dtype)
+                    value = backend.read(x, (at, s, h, d), source)
+                    backend.write(cache, value, (row, h, d, index), dtype)
 
             return move
 
         if transposed:
             backend.each_element((batch, kv_heads, head_dim, seq), dimension)
         else:
-            types = "float32", dtype
+            types = source, dtype
             backend.each_row(batch * seq * kv_heads, head_dim, head, dtypes=types)
     return kernel.function

@@ -52,7 +52,10 @@ class AddPositions(Request):
 
 
 class Attention(Request):
-    """Attention over a cache of the type ``dtype``; on a CPU with transposed keys."""
+    """Attention over a cache of the type ``dtype``; on a CPU with transposed keys.
+
+    Those of int8 have scales.
+    """
 
     heads: int  # of queries, a multiple of ``kv_heads``
     kv_heads: int  # of keys and values
@@ -71,6 +74,7 @@ class CacheWrite(Request):
     dtype: str
     transposed: bool
     slots: bool = False  # whether each row says which one of the cache is written, and where
+    source: str = "float32"  # the type of what is written, if it is not that
 
 
 class Convolution(Request):

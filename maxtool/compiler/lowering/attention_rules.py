@@ -5,7 +5,7 @@ from __future__ import annotations
 from maxtool.compiler.fusion.attention_fusions import UNMOVED
 from maxtool.compiler.kernels import requests
 from maxtool.compiler.kernels.cpu.block_attention import fits_blocks
-from maxtool.compiler.kernels.cpu.cpu_requests import BlockAttention, SlotAttention
+from maxtool.compiler.kernels.cpu.cpu_requests import BlockAttention, QuantizeQ8, SlotAttention
 from maxtool.compiler.kernels.kernel_options import HeadSizes, Mask
 from maxtool.compiler.lowering.function_lowering import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.permute_rules import permuted
@@ -37,6 +37,7 @@ def _cache_write(function: FunctionLowering, node: Node) -> None:
         dtype=cache.dtype.value,
         transposed=node.attributes.get("transposed", False),
         slots=len(node.inputs) > 3,
+        source=x.dtype.value,
     )
     operands = [function.to_overwrite(cache), *map(function.get, node.inputs[1:])]
     (written,) = function.kernel_updating(request, operands, 1, [])
@@ -55,6 +56,24 @@ def _attention(function: FunctionLowering, node: Node) -> None:
     operands = [function.get(query), keys, *map(function.get, (value, *numbers))]
     sizes = function.sizes(query.shape)
     attended = function.kernel(request, operands, sizes)
+    function.set_whole(node.outputs[0], attended)
+
+
+def _quantize(function: FunctionLowering, node: Node) -> None:
+    (x,) = node.inputs
+    request = QuantizeQ8(heads=int(x.shape[2]), head_dim=int(x.shape[3]))
+    types = [function.type(result.type) for result in node.outputs]
+    results = function.kernel_of_types(request, [function.get(x)], types)
+    for value, result in zip(node.outputs, results, strict=True):
+        function.set_whole(value, result)
+
+
+def _quantized_attention(function: FunctionLowering, node: Node) -> None:
+    request = attention_request(node)
+    if len(node.inputs) > 6:
+        request = SlotAttention(**vars(request))
+    sizes = function.sizes(node.inputs[0].shape)
+    attended = function.kernel(request, [*map(function.get, node.inputs)], sizes)
     function.set_whole(node.outputs[0], attended)
 
 
@@ -101,6 +120,8 @@ ATTENTION: dict[str, Rule] = {
     "attention": _attention,
     "cache_write_key": _cache_write,
     "cache_write_value": _cache_write,
+    "quantize_q8_0": _quantize,
+    "quantized_attention": _quantized_attention,
     "scaled_dot_product_attention": _dot_attention,
     "slot_attention": _attention,
     "slot_write_key": _cache_write,

@@ -37,6 +37,7 @@ from maxtool.graph.ops.normalization import (
 )
 from maxtool.graph.ops.operation_table import OPS, Op, apply
 from maxtool.graph.ops.positions import add_positions, rope, rope_angles
+from maxtool.graph.ops.quantized_cache import quantize_q8_0, quantized_attention
 from maxtool.graph.ops.ranking import argsort, top_k
 from maxtool.graph.ops.reduction import *  # noqa: F403 - its own list says which
 from maxtool.graph.ops.sampling import sample
@@ -48,6 +49,7 @@ __all__ += ["all_gather", "all_reduce"]
 __all__ += ["arange", "band_part", "outer", "range", "shape_to_tensor"]
 __all__ += ["argsort", "sample", "top_k"]
 __all__ += ["attention", "cache_write_key", "cache_write_value", "scaled_dot_product_attention"]
+__all__ += ["quantize_q8_0", "quantized_attention"]
 __all__ += ["avg_pool2d", "conv1d", "conv2d", "max_pool2d"]
 __all__ += ["broadcast_to", "flatten", "permute", "rebind", "reshape"]
 __all__ += ["squeeze", "transpose", "unsqueeze"]

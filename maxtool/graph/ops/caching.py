@@ -11,6 +11,8 @@ from maxtool.graph.type import TensorType
 
 # What keys and values in a cache may be; queries, and what is written, are float32.
 CACHED = (DType.float32, DType.float16, DType.bfloat16)
+# What else a cache may be of, written as it is: blocks of Q8_0, whose scales are float16.
+BLOCKS = (DType.int8, DType.float16)
 
 # A window of as many keys hides none, as positions are int32; kernels count with that, too.
 _EVERY = 2**31 - 1
@@ -41,14 +43,15 @@ def _infer_slot_write(
     slot: TensorType,
     transposed: bool = False,
 ) -> tuple[TensorType, ...]:
-    _require_by_row(x, position, slot)
+    require_by_row(x, position, slot)
     require(cache.rank == 4, "the cache has four dimensions")
     return _written(cache, x, transposed)
 
 
 def _written(cache: TensorType, x: TensorType, transposed: bool) -> tuple[TensorType, ...]:
-    _require_cached(cache)
-    require_float32(x)
+    if x.dtype not in BLOCKS or x.dtype is not cache.dtype:
+        _require_cached(cache)
+        require_float32(x)
     *_, heads, dim = require_heads(x)
     width_axis, said = (2, "dim, context") if transposed else (3, "context, dim")
     fits = cache.shape[1] == heads and cache.shape[width_axis] == dim
@@ -56,7 +59,7 @@ def _written(cache: TensorType, x: TensorType, transposed: bool) -> tuple[Tensor
     return (cache,)
 
 
-def _require_by_row(x: TensorType, *kinds: TensorType) -> None:
+def require_by_row(x: TensorType, *kinds: TensorType) -> None:
     """Require an int32 for each row of the batch."""
     fits = all(kind.dtype is DType.int32 and kind.shape == [x.shape[0]] for kind in kinds)
     require(fits, f"positions and slots are int32[{x.shape[0]}]")
@@ -74,8 +77,9 @@ def _infer_attention(
     transposed: bool,
 ) -> tuple[TensorType, ...]:
     require_position(position)
+    _require_cached(key, value)
     batch = require_heads(query)[0]
-    return _attended(query, key, value, batch, window, softcap, transposed)
+    return attended(query, key, value, batch, window, softcap, transposed)
 
 
 @rule("slot_attention", numbers={3: DType.int32, 4: DType.int32})
@@ -90,13 +94,14 @@ def _infer_slot_attention(
     softcap: float | None,
     transposed: bool,
 ) -> tuple[TensorType, ...]:
+    _require_cached(key, value)
     require(key.rank == 4, "keys and values have four dimensions")
     require_heads(query)
-    _require_by_row(query, position, slot)
-    return _attended(query, key, value, key.shape[0], window, softcap, transposed)
+    require_by_row(query, position, slot)
+    return attended(query, key, value, key.shape[0], window, softcap, transposed)
 
 
-def _attended(
+def attended(
     query: TensorType,
     key: TensorType,
     value: TensorType,
@@ -105,9 +110,9 @@ def _attended(
     softcap: float | None,
     transposed: bool,
 ) -> tuple[TensorType, ...]:
+    """Infer the result of attention over a cache of ``batch`` rows, whatever its type."""
     require_float32(query)
     *_, heads, dim = require_heads(query)
-    _require_cached(key, value)
     require(key.rank == 4 and value.rank == 4, "keys and values have four dimensions")
     require(key.dtype is value.dtype, "keys and values are of one type")
     kv_heads, context = key.shape[1], key.shape[3 if transposed else 2]
@@ -138,8 +143,9 @@ def cache_write_key(
     anew that was overwritten.
 
     Args:
-        cache: float32, float16 or bfloat16: keys are rounded to its type.
-        x: float32.
+        cache: float32, float16 or bfloat16: keys are rounded to its type. Or int8 or float16, of
+            what :func:`quantize_q8_0` gave.
+        x: float32, or of the type of such a cache.
         position: Where the first key goes.
         transposed: Whether keys lie transposed, so that the scores of neighbouring keys are
             neighbours; the cache is ``[batch, heads, context, dim]`` otherwise.
@@ -196,13 +202,16 @@ def attention(
     Returns:
         ``[batch, seq, heads, dim]``.
     """
-    cap = None if softcap is None else float(softcap)
-    options = {
-        "scale": float(scale),
-        "window": None if window is None or window >= _EVERY else window,
-        "softcap": cap,
-        "transposed": bool(transposed),
-    }
+    options = {**score_options(scale, window, softcap), "transposed": bool(transposed)}
     if slot is None:
         return apply("attention", query, key, value, position, **options)[0]
     return apply("slot_attention", query, key, value, position, slot, **options)[0]
+
+
+def score_options(scale: float, window: int | None, softcap: float | None) -> dict[str, object]:
+    """Return what becomes of scores, as attributes of a node."""
+    return {
+        "scale": float(scale),
+        "window": None if window is None or window >= _EVERY else window,
+        "softcap": None if softcap is None else float(softcap),
+    }

@@ -21,6 +21,7 @@ from maxtool.compiler.kernels.cpu.attention_task import (
     AttentionTask,
     Options,
 )
+from maxtool.compiler.kernels.cpu.cached_rows import CachedRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ def attention(
     Parameters of the kernel: q[batch, seq, heads, head_dim], k[batch, kv_heads, head_dim, context],
     v[batch, kv_heads, context, head_dim], position[1] int32, y like q. Query i sees the keys 0 to
     position + i, and with a window only the last ``window`` of them; its own position included.
+    Where ``dtype`` is int8, k_scale[batch, kv_heads, head_dim / 32, context] float16 follows k, and
+    v_scale[batch, kv_heads, context, head_dim / 32] follows v: blocks of Q8_0.
     """
     options = Options(heads, kv_heads, head_dim, scale, window, softcap, dtype, tile)
     return _built(f"attention_{heads}_{kv_heads}_{head_dim}", options, has_slots=False)
@@ -67,20 +70,21 @@ def slot_attention(
 
     Parameters of the kernel: q[batch, seq, heads, head_dim], k[slots, kv_heads, head_dim, context],
     v[slots, kv_heads, context, head_dim], position[batch] int32 and slot[batch] int32 of each row,
-    y like q. A slot outside the cache stands for its first or last one.
+    y like q; scales as there. A slot outside the cache stands for its first or last one.
     """
     options = Options(heads, kv_heads, head_dim, scale, window, softcap, dtype, tile)
     return _built(f"slot_attention_{heads}_{kv_heads}_{head_dim}", options, has_slots=True)
 
 
 def _built(name: str, options: Options, *, has_slots: bool) -> b.PrimFunc:
-    kv_heads, head_dim, stored = options.kv_heads, options.head_dim, b.STORAGE[options.dtype]
+    kv_heads, head_dim, dtype = options.kv_heads, options.head_dim, options.dtype
     with b.kernel(name) as kernel:
         batch, seq, context = kernel.dim("batch"), kernel.dim("seq"), kernel.dim("context")
         caches = kernel.dim("slots") if has_slots else batch
         q = kernel.argument("q", (batch, seq, options.heads, head_dim))
-        k = kernel.argument("k", (caches, kv_heads, head_dim, context), stored)
-        v = kernel.argument("v", (caches, kv_heads, context, head_dim), stored)
+        keys, values = (caches, kv_heads, head_dim, context), (caches, kv_heads, context, head_dim)
+        k = CachedRows.declared(kernel, "k", dtype, keys, axis=2)
+        v = CachedRows.declared(kernel, "v", dtype, values, axis=3)
         position = kernel.argument("position", (batch if has_slots else 1,), "int32")
         slot = kernel.argument("slot", (batch,), "int32") if has_slots else None
         y = kernel.argument("y", (batch, seq, options.heads, head_dim))

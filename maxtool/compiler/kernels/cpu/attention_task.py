@@ -9,6 +9,7 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.cpu_target import RegisterTile
 from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu.cached_rows import CachedRows
 from maxtool.compiler.kernels.cpu.special_functions import Vectors
 
 KEYS = 64  # keys in a block: a multiple of every vector length
@@ -58,8 +59,8 @@ class AttentionKernel:
     seq: b.Expr
     context: b.Expr
     q: b.Buffer
-    k: b.Buffer
-    v: b.Buffer
+    k: CachedRows
+    v: CachedRows
     position: b.Buffer
     slot: b.Buffer | None  # of each row; None where row ``i`` has the ``i``-th keys and values
     y: b.Buffer
@@ -68,7 +69,7 @@ class AttentionKernel:
         """Index of the keys and values of a row."""
         if self.slot is None:
             return at
-        return b.index(b.clamped(T.Cast("int64", self.slot[at]), self.k.shape[0]))
+        return b.index(b.clamped(T.Cast("int64", self.slot[at]), self.k.rows.shape[0]))
 
     def position_of(self, at: b.Expr) -> b.Expr:
         """Position of the first query of a row."""
@@ -112,24 +113,30 @@ class AttentionTask:
         """Bring a block of keys together; beyond the context there is nothing to read, so zeros."""
 
         def whole() -> None:
-            with T.serial(b.integer(self.options.head_dim)) as d:
-                for offset, width in b.widths(KEYS, self.options.tile.width):
-                    self._copy_key(base, d, offset, width)
+            span = self.kernel.k.span
+            with T.serial(b.integer(self.options.head_dim // span)) as part:
+                self._copy_whole(base, b.index(part * span), span)
 
         def part() -> None:
             with T.serial(b.integer(self.options.head_dim)) as d:
                 for offset, width in b.widths(KEYS, self.options.tile.width):
                     b.store(self.keys, b.splat(0.0, width), (d, offset), width)
                 with T.serial(count) as i:
-                    self._copy_key(base, d, i, 1)
+                    value = self.kernel.k.scaled((self.cache, self.head, d, base + i), 1)
+                    b.store(self.keys, value, (d, i))
 
         b.either(base + KEYS <= self.kernel.context, whole, part)
 
-    def _copy_key(self, base: b.Expr, d: b.Expr, offset: b.Index, width: int) -> None:
-        """Copy one dimension of ``width`` neighbouring keys."""
-        place = self.cache, self.head, d, base + offset
-        value = b.load_weight(self.kernel.k, place, width, self.options.dtype)
-        b.store(self.keys, value, (d, offset), width)
+    def _copy_whole(self, base: b.Expr, first: b.Expr, span: int) -> None:
+        """Copy the dimensions that share scales, of a whole block of keys."""
+        keys, pieces = self.kernel.k, b.widths(KEYS, self.options.tile.width)
+        source = self.cache, self.head
+        scales = [keys.scale((*source, first, base + offset), width) for offset, width in pieces]
+        with T.serial(b.integer(span)) as i:
+            d = b.index(first + i)
+            for (offset, width), scale in zip(pieces, scales, strict=True):
+                value = keys.vector((*source, d, base + offset), width, scale)
+                b.store(self.keys, value, (d, offset), width)
 
     def score_block(self, row: b.Expr) -> None:
         """Scores of a register tile of rows with every key of the block."""
@@ -249,7 +256,7 @@ class AttentionTask:
         with T.serial(b.greatest(keys[1] - keys[0], 0)) as step:
             i = b.index(keys[0] + step)
             source = self.cache, self.head, b.index(base + i)
-            values = [self._value((*source, at), n) for at, n in pieces]
+            values = [b.let(self.kernel.v.scaled((*source, at), n)) for at, n in pieces]
             for r in range(TILE_ROWS):
                 weight = b.let(self.scores[row + r, i])
                 seen = b.let(self._sees(row + r, base, i)) if hides else None
@@ -258,6 +265,3 @@ class AttentionTask:
                     if seen is not None:
                         part = T.Select(b.splat(seen, width), part, b.splat(0.0, width))
                     sums.add(r, offset - pieces[0][0], width, part)
-
-    def _value(self, place: b.Indices, width: int) -> b.Expr:
-        return b.let(b.load_weight(self.kernel.v, place, width, self.options.dtype))

@@ -19,6 +19,7 @@ from maxtool.compiler.kernels.cpu.linear import linear, linears
 from maxtool.compiler.kernels.cpu.norm import rms_norm
 from maxtool.compiler.kernels.cpu.pack_columns import pack_columns
 from maxtool.compiler.kernels.cpu.permute import permute
+from maxtool.compiler.kernels.cpu.quantize_q8_0 import quantize_q8_0
 from maxtool.compiler.kernels.cpu.quantized_embedding import quantized_embedding
 from maxtool.compiler.kernels.cpu.quantized_experts import quantized_expert_linear
 from maxtool.compiler.kernels.cpu.quantized_linear import quantized_linear, quantized_linears
@@ -37,6 +38,7 @@ KERNELS: tuple[Row, ...] = (
     row_with(RegisterTile, c.PackedLinears)(linears),
     row_with(RegisterTile, c.PackColumns)(pack_columns),
     row_with(RegisterTile, r.Permute)(permute),
+    row_with(RegisterTile, c.QuantizeQ8)(quantize_q8_0),
     row_with(RegisterTile, r.RmsNorm)(rms_norm),
     row_with(RegisterTile, r.Rope)(rope),
     row_with(RegisterTile, c.SlotAttention)(slot_attention),

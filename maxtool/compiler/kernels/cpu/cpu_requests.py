@@ -82,5 +82,12 @@ class QuantizedExpertLinear(Request):
     encoding: str
 
 
+class QuantizeQ8(Request):
+    """Keys or values in blocks of Q8_0, as a cache may hold them: quants, and their scales."""
+
+    heads: int
+    head_dim: int
+
+
 class SlotAttention(Attention):
     """Attention over a cache with slots, of which each row of the batch has one."""
