@@ -134,6 +134,7 @@ class AttentionTask:
         scales = [keys.scale((*source, first, base + offset), width) for offset, width in pieces]
         with T.serial(b.integer(span)) as i:
             d = b.index(first + i)
+            keys.prefetch((*source, d, base + KEYS), KEYS)  # of the next block
             for (offset, width), scale in zip(pieces, scales, strict=True):
                 value = keys.vector((*source, d, base + offset), width, scale)
                 b.store(self.keys, value, (d, offset), width)

@@ -112,6 +112,16 @@ def load_weight(buffer: Buffer, index: Sequence[Index], width: int, dtype: str) 
     return T.reinterpret(vector_type("float32", width), shifted)
 
 
+def prefetch(buffer: Buffer, index: Sequence[Index]) -> None:
+    """Fetch the cache line of an element, which need not exist, into the second cache.
+
+    Rows whose distance is a power of two share their places in the first one.
+    """
+    address = T.address_of(buffer[tuple(index)])
+    is_write, locality, is_data = int32(0), int32(2), int32(1)
+    T.evaluate(tirx.call_intrin("void", "tirx.prefetch", address, is_write, locality, is_data))
+
+
 def exp(x: Expr, width: int) -> Expr:
     """``e**x`` for float32 ``x`` up to 88, relative error below 2e-7; 0 below -87.34; NaN stays.
 

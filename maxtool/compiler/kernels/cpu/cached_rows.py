@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
@@ -11,6 +12,7 @@ from maxtool.compiler.kernels.cpu.quantize_q8_0 import BLOCK
 
 # The type of keys and values in blocks of Q8_0.
 QUANTS = "int8"
+LINE = 64  # bytes of a cache line
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,16 @@ class CachedRows:
         if scale is None:
             return b.load_weight(self.rows, place, width, self.dtype)
         return T.Cast(b.vector_type("float32", width), b.load(self.rows, place, width)) * scale
+
+    def prefetch(self, place: b.Indices, count: int) -> None:
+        """Fetch elements into the cache that will be read soon; there need not be such.
+
+        Neighbouring keys are a row of their own for each element of a head, so many and so short
+        that the processor does not see which will be next.
+        """
+        *outer, last = place
+        for at in range(0, count, LINE // np.dtype(str(self.rows.dtype)).itemsize):
+            b.prefetch(self.rows, (*outer, last + at))
 
     def scaled(self, place: b.Indices, width: int) -> b.Expr:
         """The vector at a place."""
