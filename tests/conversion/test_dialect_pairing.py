@@ -24,6 +24,7 @@ from maxtool.quantization import dequantize as decoded
 from maxtool.recipe.gathered_rows import Gathered
 from maxtool.weights import TensorSpec, open_checkpoint
 from maxtool.weights.formats import gguf as gguf_format
+from tests.schemes import pure
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 SAMPLE = DATA.parents[1] / "samples" / "fireside"
@@ -53,7 +54,7 @@ def test_errors_are_those_that_the_ecosystem_would_measure(tmp_path: Path) -> No
     """Decode with the gguf package, undo the order of rotary dimensions by hand."""
     source = SAMPLE
     config = json.loads((source / "config.json").read_text())
-    output = converted(source, tmp_path / "model.gguf", encoding=Q8_0)
+    output = converted(source, tmp_path / "model.gguf", quantize=pure(Q8_0))
     stored = {one.name: one for one in gguf.GGUFReader(output).tensors}
     original = load_file(source / "model.safetensors")
     pairing = paired(open_checkpoint(source), open_checkpoint(output), "*layers.0.*_proj.weight")

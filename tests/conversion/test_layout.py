@@ -107,6 +107,7 @@ def test_shards_hold_what_one_file_does(tmp_path: Path, output: str) -> None:
             assert shard.metadata() == {"format": "pt"}
 
 
+@pytest.mark.peers
 def test_transformers_opens_shards(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")

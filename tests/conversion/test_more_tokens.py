@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -85,12 +86,14 @@ def test_a_folder_keeps_its_files(source: Path, tmp_path: Path) -> None:
 def with_one_more(source: Path, output: Path) -> Path:
     """A GGUF file that lists a token beyond its rows, by which texts end."""
     result = prepare(Request(source, output))
-    keys = result.metadata
+    (file,) = result.layout.files
+    keys = dict(file.metadata)
     keys["tokenizer.ggml.tokens"] = [*keys["tokenizer.ggml.tokens"], "<more>"]
     for name, value in (("scores", -1.0), ("token_type", 3)):
         column = np.asarray(keys[f"tokenizer.ggml.{name}"])
         keys[f"tokenizer.ggml.{name}"] = np.append(column, np.asarray([value], column.dtype))
     keys["tokenizer.ggml.eos_token_id"] = np.uint32(ROWS)
+    result.layout = replace(result.layout, files=(replace(file, metadata=keys),))
     convert(result)
     return output
 
