@@ -26,7 +26,7 @@ ARROW = "\N{RIGHTWARDS ARROW}"
 MEASURES: tuple[Column, ...] = (
     ("bits", "right"),
     ("RMSE", "right"),
-    ("relative", "right"),
+    ("error", "right"),
     ("largest", "right"),
     ("cosine", "right"),
 )
@@ -178,10 +178,12 @@ def _groups(compared: Compared, *, flat: bool) -> list[Group[Difference]]:
 
 
 def _label(group: Group[Difference]) -> Label:
+    """The label of a line, with a number where it does not tell the layers itself."""
     from maxtool.cli.tables import Label
+    from maxtool.weights.roles import ANY
 
-    count = len(group.items)
-    return Label(group.label, after=f" ({units.TIMES}{count})" if count > 1 else "")
+    untold = ANY in group.label.split(".")
+    return Label(group.label, after=f" ({units.TIMES}{len(group.items)})" if untold else "")
 
 
 def _cells(one: Difference, total: Distance) -> tuple[str, ...]:
