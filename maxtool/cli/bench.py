@@ -116,7 +116,7 @@ def _check_picture(file: Path, folders: list[Path], *, force: bool) -> None:
 
 def _draw(benchmark: Benchmark, file: Path, *, force: bool) -> None:
     """Write the picture of the kernels."""
-    from maxtool.benchmark.kernel_chart import draw
+    from maxtool.cli.pages.kernel_chart import draw
     from maxtool.files import staged
 
     with staged(file, replace=force) as path:

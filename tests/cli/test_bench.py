@@ -14,12 +14,13 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner, Result
 
-from maxtool.benchmark import kernel_chart, rounds
+from maxtool.benchmark import rounds
 from maxtool.benchmark.cases import Settings
 from maxtool.benchmark.results import Benchmark
 from maxtool.cli import bench_report
 from maxtool.cli.app import app
 from maxtool.cli.output import Output
+from maxtool.cli.pages import kernel_chart
 from tests.runtime import tiny_artifact
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from html import escape
+from typing import TYPE_CHECKING
 
-from maxtool.benchmark.results import Benchmark, Profile
+from maxtool.cli.pages.markup import Markup, element, joined
+from maxtool.cli.pages.shapes import label, rect
+
+if TYPE_CHECKING:
+    from maxtool.benchmark.results import Benchmark, Profile
 
 WIDTH, LABEL, VALUE = 960, 430, 130
 ROW, BAR, HEAD, MARGIN = 22, 14, 44, 16
 MOST_BARS = 16
+SVG = "http://www.w3.org/2000/svg"
 STYLE = """
   text { font: 12px system-ui, sans-serif; fill: #1f2328 }
   .title { font-size: 15px; font-weight: 600 }
@@ -24,7 +29,7 @@ Bar = tuple[str, float, str]
 
 def draw(benchmark: Benchmark) -> str:
     """Return the picture as SVG."""
-    parts: list[str] = []
+    parts: list[Markup] = []
     top = MARGIN
     for artifact in benchmark.artifacts:
         facts = f"{artifact.target.get('cpu')} {_features(artifact.target.get('features'))}"
@@ -33,19 +38,20 @@ def draw(benchmark: Benchmark) -> str:
                 title = f"{artifact.folder.name}: {measured.case.label}"
                 parts += _case(title, facts, measured.profile, top)
                 top += HEAD + ROW * len(_bars(measured.profile)) + MARGIN
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top}">'
-    ground = f'<rect width="{WIDTH}" height="{top}" style="fill: #fff"/>'
-    return "\n".join([head, f"<style>{STYLE}</style>", ground, *parts, "</svg>", ""])
+    style = element("style", Markup(STYLE))
+    ground = rect(0, 0, WIDTH, top, fill="#fff")
+    drawn = joined(style, ground, *parts, between="\n")
+    return f"{element('svg', drawn, xmlns=SVG, viewBox=f'0 0 {WIDTH} {top}')}\n"
 
 
 def _features(names: object) -> str:
     return f"({' '.join(map(str, names))})" if isinstance(names, list) else ""
 
 
-def _case(title: str, facts: str, profile: Profile, top: int) -> Iterator[str]:
+def _case(title: str, facts: str, profile: Profile, top: int) -> Iterator[Markup]:
     """The bars of a case, below its title."""
-    yield _text(MARGIN, top + 14, "title", title)
-    yield _text(MARGIN, top + 32, "facts", facts)
+    yield label(MARGIN, top + 14, title, class_="title")
+    yield label(MARGIN, top + 32, facts, class_="facts")
     bars = _bars(profile)
     longest = max(seconds for _, seconds, _ in bars)
     room = WIDTH - LABEL - VALUE - MARGIN
@@ -53,9 +59,9 @@ def _case(title: str, facts: str, profile: Profile, top: int) -> Iterator[str]:
         y = top + HEAD + ROW * number
         width = room * seconds / longest
         share = f"{1e3 * seconds:,.3f} ms, {100 * seconds / profile.seconds:.1f}%"
-        yield _text(LABEL - 8, y + BAR - 2, "name", name)
-        yield f'<rect class="{style}" x="{LABEL}" y="{y}" width="{width:.1f}" height="{BAR}"/>'
-        yield _text(LABEL + width + 6, y + BAR - 2, "value", share)
+        yield label(LABEL - 8, y + BAR - 2, name, class_="name")
+        yield rect(LABEL, y, width, BAR, class_=style)
+        yield label(LABEL + width + 6, y + BAR - 2, share, class_="value")
 
 
 def _bars(profile: Profile) -> list[Bar]:
@@ -65,8 +71,3 @@ def _bars(profile: Profile) -> list[Bar]:
     if rest:
         bars.append((f"{len(rest)} others", sum(one.seconds for one in rest), "kernel"))
     return [*bars, ("between kernels", profile.between, "between")]
-
-
-def _text(x: float, y: float, style: str, text: str) -> str:
-    shown = escape("".join(char if char.isprintable() else "?" for char in text))
-    return f'<text class="{style}" x="{x:.1f}" y="{y}">{shown}</text>'
