@@ -67,7 +67,7 @@ class Compared:
     def exceeds(self, limit: float) -> bool:
         """Return whether a tensor is further off than a limit, or has no counterpart."""
         alone = (*self.pairing.only_first, *self.pairing.only_second, *self.pairing.misshapen)
-        return bool(alone) or any(one.distance.relative > limit for one in self.differences)
+        return bool(alone) or any(not one.distance.relative <= limit for one in self.differences)
 
 
 def compare_weights(out: Output, paths: Sequence[Path], asked: TensorOptions, page: Page) -> None:

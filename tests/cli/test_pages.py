@@ -8,6 +8,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.numpy import save_file
 from typer.testing import CliRunner, Result
 
@@ -218,6 +220,14 @@ def test_ticks_are_round_and_inside() -> None:
     assert Axis("x", 1e-7, 1.0, log=True).ticks() == pytest.approx(
         [10.0**power for power in range(-7, 1)]
     )
+
+
+@given(st.floats(-1e100, 1e100), st.floats(1e-99, 1e100))
+def test_axes_of_any_range_have_few_ticks(low: float, room: float) -> None:
+    axis = Axis("x", low, low + room)
+    ticks = axis.ticks()
+    assert len(ticks) <= 12
+    assert all(0 <= axis.share(tick) <= 1 for tick in ticks)
 
 
 def test_histograms_count_every_finite_element() -> None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Beyond the least and the largest value, as a share of the range.
 MARGIN = 0.04
+# What is larger, or not a number, is not drawn, and no axis is shorter.
+LARGEST, LEAST = 1e100, 1e-100
 # The height of a picture of differences.
 SHORT = 260
 
@@ -47,7 +49,7 @@ def _verdict(comparison: Comparison) -> str:
 def _parity(output: ObservedOutput) -> Iterator[Markup]:
     """Yield what was given, and how far that is off, over what was expected."""
     both = np.stack([output.expected, output.actual])
-    usable = np.isfinite(both).all(axis=0)
+    usable = (np.abs(both) < LARGEST).all(axis=0)
     if not usable.any():
         return
     far = (np.arange(usable.size) >= usable.size - output.furthest)[usable]
@@ -65,7 +67,7 @@ def _parity(output: ObservedOutput) -> Iterator[Markup]:
 def _axis(title: str, values: Floats) -> Axis:
     """An axis with some room at both ends."""
     low, high = float(values.min()), float(values.max())
-    room = MARGIN * (high - low) or 1.0
+    room = MARGIN * (high - low) if high - low > LEAST else 1.0
     return Axis(title, low - room, high + room)
 
 

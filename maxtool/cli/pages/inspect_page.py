@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -98,7 +99,7 @@ def _spread(inspection: Inspection) -> Iterator[Markup]:
     curves: dict[str, list[tuple[float, float]]] = {}
     for tensor in inspection.summary.tensors:
         layer, std = layer_of(tensor.name), inspection.stats[tensor.name].std
-        if layer is not None and std is not None:
+        if layer is not None and std is not None and math.isfinite(std):
             curves.setdefault(numbered(tensor.name)[0], []).append((layer, std))
     long = {role: points for role, points in curves.items() if len(points) >= FEWEST_LAYERS}
     if long:
