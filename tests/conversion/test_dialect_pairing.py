@@ -144,3 +144,14 @@ def test_names_do_where_no_recipe_fits(tmp_path: Path) -> None:
     assert [pair.name for pair in pairing.pairs] == ["output.weight"]
     assert (pairing.only_first, pairing.recipe) == (("x",), None)
     assert any("config.json" in note for note in pairing.notes)
+
+
+@pytest.mark.parametrize("name", ["bnb-nf4", "ct-int4-zeros"])
+def test_quantized_checkpoints_are_compared_as_what_they_mean(name: str, tmp_path: Path) -> None:
+    source = DATA / "quantized" / name
+    other = converted(source, tmp_path / "model.gguf")
+    pairing = paired(open_checkpoint(source), open_checkpoint(other))
+    assert not (pairing.only_first or pairing.only_second or pairing.misshapen)
+    matrices = [pair for pair in pairing.pairs if pair.first.types in ("NF4", "INT4")]
+    assert len(matrices) == 14
+    assert all(pair.measure().distance.differing == 0 for pair in pairing.pairs)
