@@ -44,6 +44,7 @@ KERNELS = {
     "Permute": "graph/test_layout.py::test_orders_of_dimensions[DType.int16]",
     "Pointwise": "compiler/kernels/test_special.py::test_a_function[gelu]",
     "Pool": "graph/test_convolution.py::test_pooling[float32]",
+    "QuantizedAttention": "compiler/kernels/test_quantized_cache.py::test_attention_by_slot",
     "QuantizedEmbedding": "compiler/kernels/test_quantized.py::test_rows_of_a_table[Q4_K]",
     "QuantizedExpertLinear": "compiler/kernels/test_quantized.py::test_experts[1-2-Q4_K]",
     "QuantizedLinears": "compiler/kernels/test_epilogues.py::test_what_numpy_computes[Q4_K_M]",

@@ -13,6 +13,7 @@ from maxtool.quantization import QuantizationEncoding
 Cache: TypeAlias = tuple[Tensor, ...]
 
 # Elements of a head that share a scale.
+WORD = 4  # of them in an int32
 BLOCK = QuantizationEncoding.Q8_0.elements_per_block
 
 # The order in which a cache has the dimensions of ``[batch, seq, heads, width]``, by the axis of
@@ -29,7 +30,7 @@ class CacheLayout:
     """Layout of keys and values in memory; by default as the kernels of a CPU read them."""
 
     # Or float16, or bfloat16. int8 is in blocks of Q8_0, with a scale for each 32 elements of a
-    # head, and keys are transposed.
+    # head, and keys are transposed, four elements of a head in an int32.
     dtype: DType = DType.float32
     # Whether keys are ``[batch, kv_heads, head_dim, context]``, so that the scores of neighbouring
     # keys are neighbours, rather than as values are: ``[batch, kv_heads, context, head_dim]``.
@@ -70,9 +71,12 @@ class CacheLayout:
         parts = {}
         for name, is_turned in (("key", self.transposed), ("value", False)):
             for suffix in self._suffixes:
-                width = dim // BLOCK if suffix else dim
+                width, dtype = dim, self.dtype
+                if suffix:
+                    width, dtype = dim // BLOCK, DType.float16
+                elif self.is_quantized and is_turned:
+                    width, dtype = dim // WORD, DType.int32
                 sizes = (width, context) if is_turned else (context, width)
-                dtype = DType.float16 if suffix else self.dtype
                 parts[name + suffix] = BufferType(dtype, [self.rows, heads, *sizes])
         return parts
 
@@ -80,7 +84,7 @@ class CacheLayout:
         """Keys and values ``[batch, seq, kv_heads, head_dim]`` as they are written."""
         if not self.is_quantized:
             return key, value
-        return *ops.quantize_q8_0(key), *ops.quantize_q8_0(value)
+        return *ops.quantize_q8_0(key, packed=True), *ops.quantize_q8_0(value)
 
     def laid(self, parts: Cache) -> Cache:
         """New parts as a cache would hold them."""

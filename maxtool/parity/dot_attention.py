@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from maxtool.parity.activation_rounding import rounded
 from maxtool.parity.array_types import Array, Definitions, Floats, Integers
 from maxtool.quantization import QuantizationEncoding
 from maxtool.quantization.codec import quantize
@@ -114,12 +115,13 @@ def _write_slot_keys(
     return cache
 
 
-def _quantize(x: Floats) -> tuple[Array, Array]:
+def _quantize(x: Floats, packed: bool) -> tuple[Array, Array]:
     """Quants and scales of a row's blocks, by the codec of files."""
     encoding = QuantizationEncoding.Q8_0
     rows = quantize(x.astype(np.float32), encoding)
     blocks = rows.reshape(*x.shape[:-1], -1, encoding.block_size)
-    return blocks[..., 2:].view("i1").reshape(x.shape), blocks[..., :2].view("<f2")[..., 0]
+    quants = blocks[..., 2:].view("i1").reshape(x.shape)
+    return quants.view("<i4") if packed else quants, blocks[..., :2].view("<f2")[..., 0]
 
 
 def _scaled(quants: Integers, scales: Floats, axis: int) -> Floats:
@@ -138,12 +140,14 @@ def _quantized_attention(
     slot: Integers | None = None,
     **options: Any,  # noqa: ANN401 - those of attention
 ) -> Floats:
-    """Attend to keys and values in blocks, of the own slot if there are slots."""
-    keys, values = _scaled(key, key_scale, 2), _scaled(value, value_scale, 3)
+    """Attend to keys and values in blocks, of the own slot if there are slots; as kernels do it."""
+    turned = np.ascontiguousarray(key.astype("<i4").swapaxes(2, 3)).view("i1")
+    keys, values = _scaled(turned.swapaxes(2, 3), key_scale, 2), _scaled(value, value_scale, 3)
     options |= {"transposed": True}
+    queries = rounded(query, QuantizationEncoding.Q8_0.elements_per_block)
     if slot is None:
-        return _cached_attention(query, keys, values, position, **options)
-    return _slot_attention(query, keys, values, position, slot, **options)
+        return _cached_attention(queries, keys, values, position, **options)
+    return _slot_attention(queries, keys, values, position, slot, **options)
 
 
 COMPUTED: Definitions = {

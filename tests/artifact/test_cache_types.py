@@ -112,7 +112,10 @@ def test_a_check_allows_what_blocks_lose(tmp_path: Path, batch: int) -> None:
     # Keys and values of 2 layers with 2 heads of 64 each, 34 bytes for 32 of them.
     assert build.contents.state_bytes == 2 * 2 * 2 * 64 * 100 * batch * 34 // 32
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    assert [spec["dtype"] for spec in manifest["state"][:4]] == ["int8", "float16"] * 2
+    assert [spec["dtype"] for spec in manifest["state"][:4]] == [
+        *("int32", "float16"),  # keys, four elements each
+        *("int8", "float16"),
+    ]
     assert [spec["positions"] for spec in manifest["state"][:4]] == [3, 3, 2, 2]
 
 

@@ -66,7 +66,8 @@ SLOTS = whole(3, 1, dtype="i4"), whole(4, 0, dtype="i4")  # positions, and slots
 HEADS = floats(2, 3, 4, 8)  # batch, seq, heads, dim
 KEYS, ROWS = floats(2, 2, 8, 6), floats(2, 2, 6, 8)
 IMAGE, FILTER = floats(2, 6, 5, 4), floats(3, 2, 2, 6)
-IN_BLOCKS = quants(2, 2, 64, 6), scales(2, 2, 2, 6), quants(2, 2, 6, 64), scales(2, 2, 6, 2)
+WORDS = quants(2, 2, 16, 6 * 4).view("i4")
+IN_BLOCKS = WORDS, scales(2, 2, 2, 6), quants(2, 2, 6, 64), scales(2, 2, 6, 2)
 SLOTS_OF_TWO = whole(3, 1, dtype="i4"), whole(1, 0, dtype="i4")
 QUERY, OTHERS = floats(2, 4, 3, 8), floats(2, 2, 5, 8)
 PLACES = whole(2, -1, 0, 2)
@@ -236,6 +237,17 @@ CASES = [
     case("cache_write_key", Buffer(quants(2, 4, 8, 6)), quants(2, 3, 4, 8), POSITION),
     case("cache_write_value", Buffer(scales(2, 4, 6, 8)), scales(2, 3, 4, 8), POSITION),
     case("quantize_q8_0", floats(2, 3, 2, 64), call=lambda x: list(ops.quantize_q8_0(x))),
+    case(
+        "quantize_q8_0",
+        floats(2, 3, 2, 64),
+        call=lambda x: list(ops.quantize_q8_0(x, packed=True)),
+    ),
+    case(
+        "cache_write_key",
+        Buffer(WORDS.copy()),
+        whole(*range(192), dtype="i4").reshape(2, 3, 2, 16),
+        POSITION,
+    ),
     case("quantized_attention", floats(2, 3, 4, 64), *IN_BLOCKS, POSITION, call=in_blocks),
     case(
         "quantized_attention",

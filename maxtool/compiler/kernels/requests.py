@@ -52,10 +52,7 @@ class AddPositions(Request):
 
 
 class Attention(Request):
-    """Attention over a cache of the type ``dtype``; on a CPU with transposed keys.
-
-    Those of int8 have scales.
-    """
+    """Attention over a cache of the type ``dtype``; on a CPU with transposed keys."""
 
     heads: int  # of queries, a multiple of ``kv_heads``
     kv_heads: int  # of keys and values

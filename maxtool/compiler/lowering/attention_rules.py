@@ -5,7 +5,12 @@ from __future__ import annotations
 from maxtool.compiler.fusion.attention_fusions import UNMOVED
 from maxtool.compiler.kernels import requests
 from maxtool.compiler.kernels.cpu.block_attention import fits_blocks
-from maxtool.compiler.kernels.cpu.cpu_requests import BlockAttention, QuantizeQ8, SlotAttention
+from maxtool.compiler.kernels.cpu.cpu_requests import (
+    BlockAttention,
+    QuantizedAttention,
+    QuantizeQ8,
+    SlotAttention,
+)
 from maxtool.compiler.kernels.kernel_options import HeadSizes, Mask
 from maxtool.compiler.lowering.function_lowering import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.permute_rules import permuted
@@ -61,7 +66,8 @@ def _attention(function: FunctionLowering, node: Node) -> None:
 
 def _quantize(function: FunctionLowering, node: Node) -> None:
     (x,) = node.inputs
-    request = QuantizeQ8(heads=int(x.shape[2]), head_dim=int(x.shape[3]))
+    packed = node.attributes["packed"]
+    request = QuantizeQ8(heads=int(x.shape[2]), head_dim=int(x.shape[3]), packed=packed)
     types = [function.type(result.type) for result in node.outputs]
     results = function.kernel_of_types(request, [function.get(x)], types)
     for value, result in zip(node.outputs, results, strict=True):
@@ -69,10 +75,17 @@ def _quantize(function: FunctionLowering, node: Node) -> None:
 
 
 def _quantized_attention(function: FunctionLowering, node: Node) -> None:
-    request = attention_request(node)
-    if len(node.inputs) > 6:
-        request = SlotAttention(**vars(request))
-    sizes = function.sizes(node.inputs[0].shape)
+    query, key = node.inputs[:2]
+    request = QuantizedAttention(
+        heads=int(query.shape[2]),
+        kv_heads=int(key.shape[1]),
+        head_dim=int(query.shape[3]),
+        scale=node.attributes["scale"],
+        window=node.attributes["window"],
+        softcap=node.attributes["softcap"],
+        slots=len(node.inputs) > 6,
+    )
+    sizes = function.sizes(query.shape)
     attended = function.kernel(request, [*map(function.get, node.inputs)], sizes)
     function.set_whole(node.outputs[0], attended)
 

@@ -12,7 +12,7 @@ from maxtool.graph.type import TensorType
 # What keys and values in a cache may be; queries, and what is written, are float32.
 CACHED = (DType.float32, DType.float16, DType.bfloat16)
 # What else a cache may be of, written as it is: blocks of Q8_0, whose scales are float16.
-BLOCKS = (DType.int8, DType.float16)
+BLOCKS = (DType.int8, DType.int32, DType.float16)
 
 # A window of as many keys hides none, as positions are int32; kernels count with that, too.
 _EVERY = 2**31 - 1
@@ -143,8 +143,8 @@ def cache_write_key(
     anew that was overwritten.
 
     Args:
-        cache: float32, float16 or bfloat16: keys are rounded to its type. Or int8 or float16, of
-            what :func:`quantize_q8_0` gave.
+        cache: float32, float16 or bfloat16: keys are rounded to its type. Or of what
+            :func:`quantize_q8_0` gave.
         x: float32, or of the type of such a cache.
         position: Where the first key goes.
         transposed: Whether keys lie transposed, so that the scores of neighbouring keys are

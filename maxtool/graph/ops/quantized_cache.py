@@ -11,17 +11,20 @@ from maxtool.graph.type import TensorType
 from maxtool.quantization import QuantizationEncoding
 
 # Elements of a head that share a scale.
+WORD = 4  # quants in an int32
 BLOCK = QuantizationEncoding.Q8_0.elements_per_block
 
 
 @rule("quantize_q8_0")
-def _infer_quantized(x: TensorType) -> tuple[TensorType, ...]:
+def _infer_quantized(x: TensorType, packed: bool) -> tuple[TensorType, ...]:
     require_float32(x)
     *outer, dim = require_heads(x)
     blocks, rest = divmod(int(dim), BLOCK)
     require(not rest, f"heads of {dim} elements are not whole blocks of {BLOCK}")
+    quants = TensorType(DType.int8, x.shape, x.device)
+    words = TensorType(DType.int32, [*outer, int(dim) // WORD], x.device)
     return (
-        TensorType(DType.int8, x.shape, x.device),
+        words if packed else quants,
         TensorType(DType.float16, [*outer, blocks], x.device),
     )
 
@@ -43,11 +46,15 @@ def _infer_attention(
         require_by_row(query, position, *slot)
     else:
         require_position(position)
-    require(key.dtype is DType.int8, f"keys and values are int8, not {key.dtype.value}")
-    batch = key.shape[0] if slot and key.rank else require_heads(query)[0]
-    result = attended(query, key, value, batch, window, softcap, transposed=True)
-    rows, heads, dim, context = key.shape
-    blocks, rest = divmod(int(dim), BLOCK)
+    fits = key.dtype is DType.int32 and key.rank == 4 and key.shape[2].is_static
+    require(fits, "keys are int32[batch, kv, dim / 4, context], dim known")
+    rows, heads, words, context = key.shape
+    dim = WORD * int(words)
+    whole = TensorType(value.dtype, [rows, heads, dim, context], key.device)
+    batch = rows if slot else require_heads(query)[0]
+    result = attended(query, whole, value, batch, window, softcap, transposed=True)
+    require(value.dtype is DType.int8, f"values are int8, not {value.dtype.value}")
+    blocks, rest = divmod(dim, BLOCK)
     require(not rest, f"heads of {dim} elements are not whole blocks of {BLOCK}")
     halves = key_scale.dtype is value_scale.dtype is DType.float16
     require(halves, "scales are float16")
@@ -57,7 +64,7 @@ def _infer_attention(
     return result
 
 
-def quantize_q8_0(x: TensorLike) -> tuple[Tensor, Tensor]:
+def quantize_q8_0(x: TensorLike, *, packed: bool = False) -> tuple[Tensor, Tensor]:
     """Round heads to eight bits, with a scale for each 32 elements, bit for bit as ggml's Q8_0.
 
     A block with a NaN or an infinity gets the scale NaN, one with magnitudes above 8 million an
@@ -65,11 +72,13 @@ def quantize_q8_0(x: TensorLike) -> tuple[Tensor, Tensor]:
 
     Args:
         x: ``[batch, seq, heads, dim]``, float32; ``dim`` is a multiple of 32.
+        packed: Whether four neighbours become one int32, from the lowest byte on.
 
     Returns:
-        Quants, int8 like ``x``, and scales, float16 ``[batch, seq, heads, dim / 32]``.
+        Quants, int8 like ``x`` or int32 with ``dim / 4`` in place of ``dim``, and scales, float16
+        ``[batch, seq, heads, dim / 32]``.
     """
-    quants, scales = apply("quantize_q8_0", x)
+    quants, scales = apply("quantize_q8_0", x, packed=bool(packed))
     return quants, scales
 
 
@@ -86,13 +95,17 @@ def quantized_attention(
 ) -> Tensor:
     """Causal attention over keys and values in blocks. CPUs alone have a kernel for this.
 
+    Queries are rounded to eight bits too, by a scale for each 32 of their elements.
+
     As :func:`attention`, but for:
 
     Args:
         query: As there.
-        key: Quants ``[batch, kv_heads, dim, context]`` and scales, ``dim / 32`` in place of
-            ``dim``: what :func:`cache_write_key` made of each part of :func:`quantize_q8_0`.
-        value: Quants ``[batch, kv_heads, context, dim]`` and scales, by :func:`cache_write_value`.
+        key: Packed quants ``[batch, kv_heads, dim / 4, context]`` and scales
+            ``[batch, kv_heads, dim / 32, context]``: what :func:`cache_write_key` made of each part
+            of :func:`quantize_q8_0`.
+        value: Quants ``[batch, kv_heads, context, dim]`` and scales
+            ``[batch, kv_heads, context, dim / 32]``, by :func:`cache_write_value`.
         position: As there; so are all others.
         scale: What scores are multiplied by.
         window: How many keys a query sees at most.

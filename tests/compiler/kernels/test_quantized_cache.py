@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 import tvm
 
-from maxtool.compiler.kernels.cpu.attention import attention, slot_attention
+from maxtool.compiler.cpu_target import CpuTarget
+from maxtool.compiler.kernels.cpu.attention import quantized_attention
 from maxtool.compiler.kernels.cpu.quantize_q8_0 import quantize_q8_0
 from maxtool.compiler.kernels.kv_cache_write import cache_write
 from tests.effort import thinned
 
-from .harness import BACKEND, TILE, call, compiled, error, normal
-from .test_attention import BOUND, CALLS, reference
+from .harness import BACKEND, HOST, TILE, call, compiled, compiled_for, error, normal
+from .test_attention import BOUND, CALLS, GENERIC, reference
 
 Q8_0 = gguf.GGMLQuantizationType.Q8_0
 
@@ -30,10 +31,10 @@ def meant(quants: np.ndarray, scales: np.ndarray) -> np.ndarray:
     return quants * np.repeat(scales.astype("f4"), 32, -1)
 
 
-def quantized(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def quantized(x: np.ndarray, *, packed: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """The same by the kernel."""
-    function = compiled(quantize_q8_0, TILE, *x.shape[2:])
-    quants = tvm.runtime.tensor(np.full(x.shape, 99, "i1"))
+    function = compiled(quantize_q8_0, TILE, *x.shape[2:], packed)
+    quants = tvm.runtime.tensor(np.full(x.shape, 99, "i1").view("i4" if packed else "i1"))
     scales = tvm.runtime.tensor(np.full((*x.shape[:-1], x.shape[-1] // 32), np.nan, "f2"))
     function(tvm.runtime.tensor(x), quants, scales)
     return quants.numpy(), scales.numpy()
@@ -49,6 +50,9 @@ def test_blocks_are_those_of_ggml(seq: int, head_dim: int) -> None:
     x[1, 0, 1, ::32] = 127
     for actual, expected in zip(quantized(x), blocks(x), strict=True):
         np.testing.assert_array_equal(actual, expected)
+    words, scales = quantized(x, packed=True)
+    np.testing.assert_array_equal(words.view("i1"), blocks(x)[0])
+    np.testing.assert_array_equal(scales, blocks(x)[1])
 
 
 def test_blocks_that_are_not_finite() -> None:
@@ -82,7 +86,17 @@ def cached(
         buffer[:, :, :keys] = part.swapaxes(1, 2)
         held.append(buffer.swapaxes(2, 3) if transposed else buffer)
     quants, scales = held
+    if transposed:
+        quants = np.ascontiguousarray(quants.swapaxes(2, 3)).view("<i4").swapaxes(2, 3)
     return (quants, scales), meant(*parts)
+
+
+def rounded(q: np.ndarray, scale: float) -> np.ndarray:
+    """Queries as the kernel multiplies them: in eight bits, halves to even, rounded once."""
+    rows = (q * np.float32(scale)).reshape(*q.shape[:-1], -1, 32)
+    largest = np.abs(rows).max(-1, keepdims=True)
+    steps = np.rint(rows.astype("f8") * (np.float32(127) / largest))
+    return (steps * (largest / np.float32(127)).astype("f8")).reshape(q.shape) / scale
 
 
 SHAPES = [
@@ -101,7 +115,8 @@ def test_attention(
     heads: int, kv_heads: int, head_dim: int, window: int | None, cap: float | None
 ) -> None:
     scale = head_dim**-0.5
-    function = compiled(attention, TILE, heads, kv_heads, head_dim, scale, window, cap, "int8")
+    options = heads, kv_heads, head_dim, scale, window, cap
+    function = compiled(quantized_attention, HOST, *options)
     for batch, seq, position, context in [*CALLS, (2, 3, 77, 80), (1, 17, 250, 300)]:
         keys = position + seq
         q = 2 * normal(1, batch, seq, heads, head_dim)
@@ -111,12 +126,13 @@ def test_attention(
         )
         where = np.array([position], "i4")
         actual = call(function, q, *k, *v, where, shape=q.shape)
-        expected = reference(q, keys_meant, values_meant, position, window, cap)
+        queries = rounded(q, scale)
+        expected = reference(queries, keys_meant, values_meant, position, window, cap)
         assert error(actual, expected) < BOUND, (batch, seq, position)
 
 
 def test_attention_by_slot() -> None:
-    function = compiled(slot_attention, TILE, 6, 2, 64, 0.125, 50, None, "int8")
+    function = compiled(quantized_attention, HOST, 6, 2, 64, 0.125, 50, slots=True)
     slots, positions = [2, 0, 4], [0, 149, 63]
     k, keys = cached(normal(2, 5, 150, 2, 64), 150, transposed=True)
     v, values = cached(normal(3, 5, 150, 2, 64), 150, transposed=False)
@@ -125,12 +141,31 @@ def test_attention_by_slot() -> None:
     actual = call(function, q, *k, *v, *where, shape=q.shape)
     for row, (slot, position) in enumerate(zip(slots, positions, strict=True)):
         seen = (x[slot : slot + 1, : position + 1] for x in (keys, values))
-        expected = reference(q[row : row + 1], *seen, position, 50)
+        expected = reference(rounded(q[row : row + 1], 0.125), *seen, position, 50)
         assert error(actual[row : row + 1], expected) < BOUND, (slot, position)
 
 
+@pytest.mark.parametrize("target", [HOST, GENERIC], ids=["host", "generic"])
+def test_what_is_not_finite_stays_in_its_row(target: CpuTarget) -> None:
+    """Check it on the least CPU of this kind, too; a head of keys serves two of queries."""
+    function = compiled_for(target, quantized_attention(target, 2, 1, 32, 1.0))
+    q = normal(0, 1, 3, 2, 32)
+    q[0, 1, 0, 5] = np.inf
+    k, keys = cached(normal(1, 1, 3, 1, 32), 3, transposed=True)
+    v, values = cached(normal(2, 1, 3, 1, 32), 3, transposed=False)
+    v[1][0, 0, 2] = np.nan
+    actual = call(function, q, *k, *v, np.zeros(1, "i4"), shape=q.shape)
+    assert np.isnan(actual[0, 1, 0]).all()
+    assert np.isnan(actual[0, 2]).all()
+    for row, head in ((0, 0), (0, 1), (1, 1)):
+        scores = rounded(q[0, row, head], 1.0) @ keys[0, : row + 1, 0].T
+        weights = np.exp(scores - scores.max())
+        expected = weights @ values[0, : row + 1, 0] / weights.sum()
+        assert error(actual[0, row, head], expected) < BOUND
+
+
 @pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize(("dtype", "width"), [("int8", 64), ("float16", 2)])
+@pytest.mark.parametrize(("dtype", "width"), [("int8", 64), ("int32", 16), ("float16", 2)])
 def test_parts_are_written_as_they_are(dtype: str, width: int, transposed: bool) -> None:
     """A write outside is dropped."""
     x = (100 * normal(0, 2, 5, 3, width)).astype(dtype)

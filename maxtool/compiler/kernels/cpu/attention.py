@@ -10,18 +10,19 @@ from dataclasses import dataclass
 
 from tvm.tirx.script.builder import ir as T
 
-from maxtool.compiler.cpu_target import RegisterTile
+from maxtool.compiler.cpu_target import CpuTarget, RegisterTile
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu.attention_task import (
     HIDDEN,
-    KEYS,
-    ROWS,
-    TILE_ROWS,
     AttentionKernel,
     AttentionTask,
     Options,
 )
-from maxtool.compiler.kernels.cpu.cached_rows import CachedRows
+from maxtool.compiler.kernels.cpu.cached_rows import QUANTS, WORDS, CachedRows
+from maxtool.compiler.kernels.cpu.integer_dot import instruction_set
+from maxtool.compiler.kernels.cpu.key_block import KEYS, ROWS, TILE_ROWS
+from maxtool.compiler.kernels.cpu.quantize_q8_0 import BLOCK
+from maxtool.compiler.quantized_layout import GROUP
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,6 @@ def attention(
     Parameters of the kernel: q[batch, seq, heads, head_dim], k[batch, kv_heads, head_dim, context],
     v[batch, kv_heads, context, head_dim], position[1] int32, y like q. Query i sees the keys 0 to
     position + i, and with a window only the last ``window`` of them; its own position included.
-    Where ``dtype`` is int8, k_scale[batch, kv_heads, head_dim / 32, context] float16 follows k, and
-    v_scale[batch, kv_heads, context, head_dim / 32] follows v: blocks of Q8_0.
     """
     options = Options(heads, kv_heads, head_dim, scale, window, softcap, dtype, tile)
     return _built(f"attention_{heads}_{kv_heads}_{head_dim}", options, has_slots=False)
@@ -70,26 +69,63 @@ def slot_attention(
 
     Parameters of the kernel: q[batch, seq, heads, head_dim], k[slots, kv_heads, head_dim, context],
     v[slots, kv_heads, context, head_dim], position[batch] int32 and slot[batch] int32 of each row,
-    y like q; scales as there. A slot outside the cache stands for its first or last one.
+    y like q. A slot outside the cache stands for its first or last one.
     """
     options = Options(heads, kv_heads, head_dim, scale, window, softcap, dtype, tile)
     return _built(f"slot_attention_{heads}_{kv_heads}_{head_dim}", options, has_slots=True)
 
 
+def quantized_attention(
+    target: CpuTarget,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    scale: float,
+    window: int | None = None,
+    softcap: float | None = None,
+    slots: bool = False,
+) -> b.PrimFunc:
+    """Build the same, or ``slot_attention``, over keys and values in blocks of Q8_0.
+
+    Parameters of the kernel: k[..., head_dim / 4, context] int32, each of four neighbours of a head
+    from the lowest byte on, k_scale[..., head_dim / 32, context] float16, v int8 and
+    v_scale[..., context, head_dim / 32] float16 in place of k and v.
+    """
+    machine = instruction_set(target)
+    options = Options(
+        heads, kv_heads, head_dim, scale, window, softcap, QUANTS, target.tile, machine
+    )
+    into = "_slots" if slots else ""
+    name = f"quantized_attention_{heads}_{kv_heads}_{head_dim}{into}"
+    return _built(name, options, has_slots=slots)
+
+
 def _built(name: str, options: Options, *, has_slots: bool) -> b.PrimFunc:
-    kv_heads, head_dim, dtype = options.kv_heads, options.head_dim, options.dtype
+    kv_heads, head_dim = options.kv_heads, options.head_dim
     with b.kernel(name) as kernel:
         batch, seq, context = kernel.dim("batch"), kernel.dim("seq"), kernel.dim("context")
         caches = kernel.dim("slots") if has_slots else batch
         q = kernel.argument("q", (batch, seq, options.heads, head_dim))
-        keys, values = (caches, kv_heads, head_dim, context), (caches, kv_heads, context, head_dim)
-        k = CachedRows.declared(kernel, "k", dtype, keys, axis=2)
-        v = CachedRows.declared(kernel, "v", dtype, values, axis=3)
+        k, v = _cache(kernel, options, (caches, kv_heads), context)
         position = kernel.argument("position", (batch if has_slots else 1,), "int32")
         slot = kernel.argument("slot", (batch,), "int32") if has_slots else None
         y = kernel.argument("y", (batch, seq, options.heads, head_dim))
         _emit(AttentionKernel(options, batch, seq, context, q, k, v, position, slot, y))
     return kernel.function
+
+
+def _cache(
+    kernel: b.Kernel, options: Options, heads: tuple[b.Expr, int], context: b.Expr
+) -> tuple[CachedRows, CachedRows]:
+    """Declare keys and values."""
+    dim, dtype = options.head_dim, options.dtype
+    if options.integers is None:
+        keys = CachedRows.of_floats(kernel, "k", dtype, (*heads, dim, context))
+        return keys, CachedRows.of_floats(kernel, "v", dtype, (*heads, context, dim))
+    blocks = (*heads, dim // BLOCK, context), (*heads, context, dim // BLOCK)
+    words = (*heads, dim // GROUP, context)
+    keys = CachedRows.of_blocks(kernel, "k", WORDS, words, blocks[0])
+    return keys, CachedRows.of_blocks(kernel, "v", QUANTS, (*heads, context, dim), blocks[1])
 
 
 def _emit(kernel: AttentionKernel) -> None:
@@ -131,7 +167,7 @@ def _start(kernel: AttentionKernel, index: b.Expr, tiles: b.Expr) -> AttentionTa
         first=first,
         rows=b.index(b.least(kernel.seq * options.group - first, ROWS)),
         queries=b.scratch((ROWS, options.head_dim)),
-        keys=b.scratch((options.head_dim, KEYS)),
+        keys=kernel.key_block(),
         scores=b.scratch((ROWS, KEYS)),
         top=b.scratch((ROWS,)),
         total=b.scratch((ROWS,)),
@@ -159,14 +195,15 @@ def _run(task: AttentionTask, parts: b.Expr, part: b.Expr) -> None:
         lowest = task.position + b.quotient(task.first, options.group) - (options.window - 1)
         begin = b.index(b.greatest(lowest, 0))
     blocks = b.index(b.ceildiv(b.greatest(end - begin, 0), KEYS))
+    task.keys.prepare(task.queries, b.index(task.groups * TILE_ROWS))
     share = b.index(b.quotient(blocks + parts - 1, parts))
     start = b.index(part * share)
     with T.serial(b.greatest(b.least(blocks - start, share), 0)) as block:
         base = b.index(begin + (start + block) * KEYS)
         count = b.index(b.least(end - base, KEYS))
-        task.copy_keys(base, count)
+        task.keys.copy((task.cache, task.head), base, count)
         with T.serial(task.groups) as group:
-            task.score_block(b.index(group * TILE_ROWS))
+            task.keys.score(task.queries, b.index(group * TILE_ROWS), task.scores)
         with T.serial(task.rows) as r:
             task.softmax_row(r, base)
         with T.serial(task.groups) as group:

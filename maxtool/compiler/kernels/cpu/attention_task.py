@@ -10,11 +10,11 @@ from tvm.tirx.script.builder import ir as T
 from maxtool.compiler.cpu_target import RegisterTile
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu.cached_rows import CachedRows
+from maxtool.compiler.kernels.cpu.integer_dot import InstructionSet
+from maxtool.compiler.kernels.cpu.key_block import KEYS, TILE_ROWS, FloatKeys, KeyBlock, vectors
+from maxtool.compiler.kernels.cpu.quantized_keys import QuantizedKeys
 from maxtool.compiler.kernels.cpu.special_functions import Vectors
 
-KEYS = 64  # keys in a block: a multiple of every vector length
-ROWS = 16  # rows in a task
-TILE_ROWS = 4  # rows of a register tile
 TASKS = 16  # tasks that a single query should give
 
 # Takes the place of minus infinity, so that no difference of two of them is NaN.
@@ -33,6 +33,7 @@ class Options:
     softcap: float | None
     dtype: str  # of keys and values, which are converted in registers
     tile: RegisterTile
+    integers: InstructionSet | None = None  # for keys and values in blocks of Q8_0
 
     @property
     def group(self) -> int:
@@ -47,7 +48,7 @@ class Options:
     @property
     def vectors(self) -> int:
         """Vectors in a row of a register tile."""
-        return 4 if self.tile.registers >= 32 else 2
+        return vectors(self.tile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,13 @@ class AttentionKernel:
             return at
         return b.index(b.clamped(T.Cast("int64", self.slot[at]), self.k.rows.shape[0]))
 
+    def key_block(self) -> KeyBlock:
+        """Memory for a block of keys."""
+        options = self.options
+        if options.integers is None:
+            return FloatKeys.allocated(self.k, options.tile, options.head_dim)
+        return QuantizedKeys.allocated(self.k, options.tile, options.integers, options.head_dim)
+
     def position_of(self, at: b.Expr) -> b.Expr:
         """Position of the first query of a row."""
         return b.index(T.Cast("int64", self.position[0 if self.slot is None else at]))
@@ -88,7 +96,7 @@ class AttentionTask:
     first: b.Expr  # first row of the tile; row r is query r // group of head r % group
     rows: b.Expr  # rows of the tile that exist
     queries: b.Buffer  # [ROWS, head_dim], scaled
-    keys: b.Buffer  # [head_dim, KEYS] of the current block
+    keys: KeyBlock  # the current block
     scores: b.Buffer  # [ROWS, KEYS], then their exponentials
     top: b.Buffer  # [ROWS] running maximum
     total: b.Buffer  # [ROWS] running sum of exponentials
@@ -108,52 +116,6 @@ class AttentionTask:
         """Query and head of a row."""
         query = b.index(b.quotient(row, self.options.group))
         return query, b.index(self.head * self.options.group + b.remainder(row, self.options.group))
-
-    def copy_keys(self, base: b.Expr, count: b.Expr) -> None:
-        """Bring a block of keys together; beyond the context there is nothing to read, so zeros."""
-
-        def whole() -> None:
-            span = self.kernel.k.span
-            with T.serial(b.integer(self.options.head_dim // span)) as part:
-                self._copy_whole(base, b.index(part * span), span)
-
-        def part() -> None:
-            with T.serial(b.integer(self.options.head_dim)) as d:
-                for offset, width in b.widths(KEYS, self.options.tile.width):
-                    b.store(self.keys, b.splat(0.0, width), (d, offset), width)
-                with T.serial(count) as i:
-                    value = self.kernel.k.scaled((self.cache, self.head, d, base + i), 1)
-                    b.store(self.keys, value, (d, i))
-
-        b.either(base + KEYS <= self.kernel.context, whole, part)
-
-    def _copy_whole(self, base: b.Expr, first: b.Expr, span: int) -> None:
-        """Copy the dimensions that share scales, of a whole block of keys."""
-        keys, pieces = self.kernel.k, b.widths(KEYS, self.options.tile.width)
-        source = self.cache, self.head
-        scales = [keys.scale((*source, first, base + offset), width) for offset, width in pieces]
-        with T.serial(b.integer(span)) as i:
-            d = b.index(first + i)
-            keys.prefetch((*source, d, base + KEYS), KEYS)  # of the next block
-            for (offset, width), scale in zip(pieces, scales, strict=True):
-                value = keys.vector((*source, d, base + offset), width, scale)
-                b.store(self.keys, value, (d, offset), width)
-
-    def score_block(self, row: b.Expr) -> None:
-        """Scores of a register tile of rows with every key of the block."""
-        columns = self.options.vectors * self.options.tile.width
-        with T.serial(b.integer(KEYS // columns)) as part:
-            start = b.index(part * columns)
-            sums = b.Registers(TILE_ROWS, columns, self.options.tile.width)
-            sums.clear()
-            with T.serial(b.integer(self.options.head_dim)) as d:
-                keys = [b.let(b.load(self.keys, (d, start + at), n)) for at, n in sums.pieces]
-                for r in range(TILE_ROWS):
-                    query = b.let(b.splat(self.queries[row + r, d], self.options.tile.width))
-                    for (offset, width), key in zip(sums.pieces, keys, strict=True):
-                        sums.add(r, offset, width, query * key)
-            for r, offset, width in sums.places:
-                b.store(self.scores, sums.get(r, offset, width), (row + r, start + offset), width)
 
     def softmax_row(self, r: b.Expr, base: b.Expr) -> None:
         """Hide what a row may not see, then update its maximum, its sum and its values' scale."""
@@ -257,7 +219,7 @@ class AttentionTask:
         with T.serial(b.greatest(keys[1] - keys[0], 0)) as step:
             i = b.index(keys[0] + step)
             source = self.cache, self.head, b.index(base + i)
-            values = [b.let(self.kernel.v.scaled((*source, at), n)) for at, n in pieces]
+            values = [b.let(self.kernel.v.vector((*source, at), n)) for at, n in pieces]
             for r in range(TILE_ROWS):
                 weight = b.let(self.scores[row + r, i])
                 seen = b.let(self._sees(row + r, base, i)) if hides else None

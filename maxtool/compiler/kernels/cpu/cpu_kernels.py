@@ -8,7 +8,7 @@ from functools import partial
 from maxtool.compiler.cpu_target import CpuTarget, RegisterTile
 from maxtool.compiler.kernels import requests as r
 from maxtool.compiler.kernels.cpu import cpu_requests as c
-from maxtool.compiler.kernels.cpu.attention import attention, slot_attention
+from maxtool.compiler.kernels.cpu.attention import attention, quantized_attention, slot_attention
 from maxtool.compiler.kernels.cpu.backend import CpuBackend
 from maxtool.compiler.kernels.cpu.block_attention import block_attention
 from maxtool.compiler.kernels.cpu.dot_attention import dot_attention
@@ -52,10 +52,14 @@ QUANTIZED: tuple[Row, ...] = (
     row_with(InstructionSet, c.QuantizedExpertLinear)(quantized_expert_linear),
 )
 
+# Kernels that need both.
+BOTH: tuple[Row, ...] = (row_with(CpuTarget, c.QuantizedAttention)(quantized_attention),)
+
 
 def kernels(target: CpuTarget) -> dict[Callable[..., Request], Callable[..., PrimFunc]]:
     """Return the factory of each kernel for a CPU, by the type of its requests; its own first."""
     own = {request: partial(factory, target.tile) for request, factory in KERNELS}
     machine = instruction_set(target)
     integers = {request: partial(factory, machine) for request, factory in QUANTIZED}
-    return on_backend(CpuBackend(target.tile)) | own | integers
+    both = {request: partial(factory, target) for request, factory in BOTH}
+    return on_backend(CpuBackend(target.tile)) | own | integers | both

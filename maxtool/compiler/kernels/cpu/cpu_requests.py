@@ -87,6 +87,19 @@ class QuantizeQ8(Request):
 
     heads: int
     head_dim: int
+    packed: bool  # whether four quants are an int32
+
+
+class QuantizedAttention(Request):
+    """Attention over a cache in blocks of Q8_0; fields as those of ``Attention``."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    scale: float
+    window: int | None
+    softcap: float | None
+    slots: bool  # whether each row of the batch says which one of the cache it sees
 
 
 class SlotAttention(Attention):

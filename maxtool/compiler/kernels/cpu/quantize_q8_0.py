@@ -16,6 +16,7 @@ from maxtool.compiler.kernels.cpu.quantized_activations import (
     SIGN_MASK,
     STEPS,
 )
+from maxtool.compiler.quantized_layout import GROUP
 from maxtool.quantization import QuantizationEncoding
 
 BLOCK = QuantizationEncoding.Q8_0.elements_per_block
@@ -25,23 +26,29 @@ BELOW_HALF_BITS = 0x3EFFFFFF
 SIGN_BIT = -(1 << 31)
 
 
-def quantize_q8_0(tile: RegisterTile, heads: int, head_dim: int) -> b.PrimFunc:
+def quantize_q8_0(
+    tile: RegisterTile, heads: int, head_dim: int, packed: bool = False
+) -> b.PrimFunc:
     """Build the rounding of heads, each of which is a whole number of blocks.
 
-    Parameters of the kernel: x[batch, seq, heads, head_dim], quants like x int8,
-    scales[batch, seq, heads, head_dim / 32] float16: NaN for a block with a NaN or an infinity.
+    Parameters of the kernel: x[batch, seq, heads, head_dim], quants like x int8, or if ``packed``
+    four neighbours as an int32, scales[batch, seq, heads, head_dim / 32] float16: NaN for a block
+    with a NaN or an infinity.
     """
     blocks = head_dim // BLOCK
     with b.kernel(f"quantize_q8_0_{heads}_{head_dim}") as kernel:
         sizes = kernel.dim("batch"), kernel.dim("seq"), heads
         x = kernel.argument("x", (*sizes, head_dim))
-        quants = kernel.argument("quants", (*sizes, head_dim), "int8")
+        width, dtype = (head_dim // GROUP, "int32") if packed else (head_dim, "int8")
+        quants = kernel.argument("quants", (*sizes, width), dtype)
         scales = kernel.argument("scales", (*sizes, blocks), "float16")
 
         def block(i: b.Expr) -> None:
             *row, part = b.unravel(i, (*sizes, blocks))
             places = [(*row, b.index(part * BLOCK + at)) for at in range(0, BLOCK, tile.width)]
-            _quantize(tile.width, x, quants, places, scales, (*row, part))
+            rounded = _quantize(tile.width, x, places, scales, (*row, part))
+            for (*_, first), value in zip(places, rounded, strict=True):
+                _store(quants, value, (*row, first), tile.width)
 
         b.each_row(sizes[0] * sizes[1] * (heads * blocks), BLOCK, block)
     return kernel.function
@@ -50,12 +57,11 @@ def quantize_q8_0(tile: RegisterTile, heads: int, head_dim: int) -> b.PrimFunc:
 def _quantize(
     width: int,
     x: b.Buffer,
-    quants: b.Buffer,
     places: list[tuple[b.Expr, ...]],
     scales: b.Buffer,
     place: tuple[b.Expr, ...],
-) -> None:
-    """Quantize a block, of which ``places`` are the vectors."""
+) -> list[b.Expr]:
+    """The quants of a block, of which ``places`` are the vectors; its scale is stored."""
     values = [b.let(b.load(x, at, width)) for at in places]
     top = _largest(values, width)
     is_finite = b.let(top < b.int32(INFINITY_BITS))
@@ -63,10 +69,20 @@ def _quantize(
     kept = T.Select(is_finite, step, T.float32(float("nan")))
     b.store(scales, T.Cast("float16", kept), place)
     inverse = b.let(T.float32(1) / T.max(step, T.float32(LEAST)))
-    for at, value in zip(places, values, strict=True):
-        steps = T.Select(b.splat(is_finite, width), value, b.splat(0.0, width))
-        rounded = _rounded(b.let(steps * b.splat(inverse, width)), width)
-        b.store(quants, T.Cast(b.vector_type("int8", width), rounded), at, width)
+    nothing = b.splat(0.0, width)
+    finite = [T.Select(b.splat(is_finite, width), value, nothing) for value in values]
+    return [_rounded(b.let(value * b.splat(inverse, width)), width) for value in finite]
+
+
+def _store(quants: b.Buffer, value: b.Expr, place: tuple[b.Expr, ...], width: int) -> None:
+    """Store quants, or as many int32 as hold them."""
+    narrow = T.Cast(b.vector_type("int8", width), value)
+    if str(quants.dtype) == "int8":
+        b.store(quants, narrow, place, width)
+        return
+    *outer, first = place
+    words = T.reinterpret(b.vector_type("int32", width // GROUP), b.let(narrow))
+    b.store(quants, words, (*outer, b.index(b.quotient(first, GROUP))), width // GROUP)
 
 
 def _largest(values: list[b.Expr], width: int) -> b.Expr:

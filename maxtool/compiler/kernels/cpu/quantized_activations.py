@@ -9,7 +9,7 @@ become zeros.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tvm import tirx
@@ -70,11 +70,13 @@ class QuantizedRows:
         self,
         machine: InstructionSet,
         layouts: Iterable[RecordLayout],
-        sizes: tuple[b.Expr, b.Expr],
+        sizes: tuple[b.Index, b.Index],
         rows: int,
+        memory: Callable[..., b.Buffer] = b.workspace,
     ) -> None:
         """Take memory for tiles of ``rows``; ``sizes`` are how many tiles, and terms of a row."""
         self._machine, self._sizes, self.rows = machine, sizes, rows
+        self._memory = memory
         self._of: dict[tuple[object, ...], Activations] = {}
         for layout in layouts:
             dot = machine.dot(layout)
@@ -104,7 +106,7 @@ class QuantizedRows:
     def _activations(self, layout: RecordLayout, dot: IntegerDot) -> Activations:
         """Memory, but for what others have."""
         tiles, k = self._sizes
-        parts = (tiles, b.quotient(k, layout.terms), self.rows)
+        memory, parts = self._memory, (tiles, b.quotient(k, layout.terms), self.rows)
         same = (
             each
             for each in self._of.values()
@@ -112,8 +114,8 @@ class QuantizedRows:
         )
         shared = next(same, None)
         if shared is None:
-            quants = b.workspace((tiles, b.quotient(k, GROUP), self.rows * dot.parts), "int32")
-            scales = b.workspace((tiles, b.quotient(k, layout.span), self.rows))
+            quants = memory((tiles, b.quotient(k, GROUP), self.rows * dot.parts), "int32")
+            scales = memory((tiles, b.quotient(k, layout.span), self.rows))
         else:
             quants, scales = shared.quants, shared.scales
         return Activations(
@@ -122,8 +124,8 @@ class QuantizedRows:
             self.rows,
             quants,
             scales,
-            starts=b.workspace(parts, "int32") if dot.zero(layout) else None,
-            sums=b.workspace(parts) if _needs_sums(layout, dot) else None,
+            starts=memory(parts, "int32") if dot.zero(layout) else None,
+            sums=memory(parts) if _needs_sums(layout, dot) else None,
         )
 
 
