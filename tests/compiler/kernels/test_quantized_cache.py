@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import gguf
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from tests.effort import thinned
 
 from .harness import BACKEND, HOST, TILE, call, compiled, compiled_for, error, normal
 from .test_attention import BOUND, CALLS, GENERIC, reference
+from .test_integer_dot import NATIVE
 
 Q8_0 = gguf.GGMLQuantizationType.Q8_0
 
@@ -129,6 +132,17 @@ def test_attention(
         queries = rounded(q, scale)
         expected = reference(queries, keys_meant, values_meant, position, window, cap)
         assert error(actual, expected) < BOUND, (batch, seq, position)
+
+
+@pytest.mark.parametrize("name", [*NATIVE, "none"])
+def test_attention_by_each_instruction_set(name: str) -> None:
+    target = replace(HOST, features=(name,))
+    function = compiled_for(HOST, quantized_attention(target, 9, 3, 64, 0.125, 50, 2.0))
+    q = 2 * normal(1, 2, 5, 9, 64)
+    k, keys = cached(normal(2, 2, 205, 3, 64), 230, transposed=True)
+    v, values = cached(normal(3, 2, 205, 3, 64), 230, transposed=False)
+    actual = call(function, q, *k, *v, np.array([200], "i4"), shape=q.shape)
+    assert error(actual, reference(rounded(q, 0.125), keys, values, 200, 50, 2.0)) < BOUND
 
 
 def test_attention_by_slot() -> None:
