@@ -166,7 +166,7 @@ def open_checkpoint(path: Path, *, config: Path | None = None, payloads: bool = 
     seen = dict(located.seen) | ({config_file: stamp(config_file)} if config_file else {})
     content = read_object(config_file) if config_file else None
     view = partial(_payload, seen=seen) if payloads else None
-    meant = interpreted(located.tensors, content, view)
+    meant = interpreted(located.tensors, located.metadata, content, view)
     return Checkpoint(
         path=Path(path),
         format=located.format,

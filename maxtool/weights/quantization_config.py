@@ -35,11 +35,14 @@ class Interpretation:
     unsupported: str = ""
 
 
-def interpreted(tensors: Tensors, config: Config | None, view: View | None) -> Interpretation:
+def interpreted(
+    tensors: Tensors, metadata: Mapping[str, object], config: Config | None, view: View | None
+) -> Interpretation:
     """See tensors as what a configuration says they are.
 
     Args:
         tensors: As the files have them.
+        metadata: The files' own.
         config: The model's configuration, if there is one.
         view: Reads a small tensor; ``None`` if only headers are at hand.
 
@@ -49,10 +52,11 @@ def interpreted(tensors: Tensors, config: Config | None, view: View | None) -> I
     said = None if config is None else config.get(QUANTIZATION)
     block = scaled_float8.scheme(said)
     if said is None or block is not None:
-        seen, notes = scaled_float8.paired(tensors, block)
+        rounded = isinstance(said, dict) and said.get("quant_method") == "compressed-tensors"
+        seen, notes = scaled_float8.paired(tensors, block, rounded=rounded)
         return Interpretation(seen, _without(config), notes)
     try:
-        found = _weights(tensors, said, view)
+        found = _weights(tensors, metadata, said, view)
         labels = [info.label for info in found.values() if isinstance(info, QuantizedTensor)]
         if not labels and view is not None:
             raise Unsupported("the file has no tensors of this method")
@@ -64,10 +68,12 @@ def interpreted(tensors: Tensors, config: Config | None, view: View | None) -> I
     return Interpretation(found, _without(config), notes)
 
 
-def _weights(tensors: Tensors, said: object, view: View | None) -> Tensors:
+def _weights(
+    tensors: Tensors, metadata: Mapping[str, object], said: object, view: View | None
+) -> Tensors:
     if not isinstance(said, dict):
         raise Unsupported("it is not a table")
-    return schemes.seen_as_weights(tensors, schemes.layouts(said), view)
+    return schemes.seen_as_weights(tensors, schemes.layouts(said, metadata), view)
 
 
 def _without(config: Config | None) -> Config | None:

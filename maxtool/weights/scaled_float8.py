@@ -1,7 +1,8 @@
 """8-bit floats with scales, as published models store them, seen as the float weights they mean.
 
 A tensor ``NAME`` of 8-bit floats has its scale in ``NAME_scale_inv`` or ``NAME_scale``; in spite of
-the first name, the weight is their product, computed in float32. A scale is one number for all, one
+the first name, the weight is their product, computed in float32, and in compressed-tensors rounded
+to the type of the scale. A scale is one number for all, one
 for each row, or one for each block of ``weight_block_size``, 128x128 in DeepSeek-V3 and its like.
 """
 
@@ -9,13 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxtool.casting import CHUNK_ELEMENTS, widen
+from maxtool.casting import CHUNK_ELEMENTS, cast, widen
 from maxtool.dtype import DType
 from maxtool.errors import MalformedFile, MissingWeight
 from maxtool.parallel import in_parts
@@ -39,7 +40,7 @@ BLOCK = (128, 128)
 
 @dataclass(frozen=True, slots=True)
 class ScaledTensor(CompositeTensor):
-    """8-bit floats and their scale as one float32 tensor; file and offset are the values'.
+    """8-bit floats and their scale as one float tensor; file and offset are the values'.
 
     Attributes:
         values: The 8-bit floats.
@@ -61,12 +62,13 @@ class ScaledTensor(CompositeTensor):
         """The type that is stored."""
         return self.values.type_name
 
-    def read(self, view: View) -> NDArray[np.float32]:
+    def read(self, view: View) -> NDArray[Any]:
         """The products."""
         if self.scale is None:
             what = f"{self.values.dtype.name} values without their scale {self.name}{SCALES[0]}"
             raise MissingWeight(what, file=self.file, tensor=self.name)
-        return _products(view(self.values), view(self.scale), self.runs)
+        products = _products(view(self.values), view(self.scale), self.runs)
+        return cast(products, self.dtype)[0] if self.dtype is not DType.float32 else products
 
 
 def scheme(content: object) -> Block | None:
@@ -78,7 +80,7 @@ def scheme(content: object) -> Block | None:
 
 
 def paired(
-    tensors: Mapping[str, TensorInfo], declared: Block | None
+    tensors: Mapping[str, TensorInfo], declared: Block | None, *, rounded: bool = False
 ) -> tuple[Mapping[str, TensorInfo], tuple[str, ...]]:
     """Tensors in their order as they are to be seen, and notes: scaled ones as one, scales hidden.
 
@@ -86,6 +88,7 @@ def paired(
         tensors: As the files have them.
         declared: What the configuration says. If it says anything, 8-bit floats without a scale
             cannot be read, and scales must fit; otherwise they are numbers like any others.
+        rounded: Whether products are rounded to the type of the scale.
     """
     values = [info for info in tensors.values() if info.dtype in VALUE_TYPES]
     if not values:
@@ -97,6 +100,8 @@ def paired(
         raise MalformedFile(what, file=values[0].file, problems=problems)
     pairs = {name: pair for name, pair in seen.items() if isinstance(pair, ScaledTensor)}
     scaled = {name: pair for name, pair in pairs.items() if pair.scale or declared}
+    if rounded:
+        scaled = {name: _rounded(pair) for name, pair in scaled.items()}
     hidden = {pair.scale.name for pair in scaled.values() if pair.scale}
     hidden |= {name for one in scaled for name in _beside(one)}
     visible = {n: scaled.get(n, info) for n, info in tensors.items() if n not in hidden}
@@ -106,7 +111,8 @@ def paired(
 def _notes(scaled: Mapping[str, ScaledTensor]) -> list[str]:
     missing = [name for name, pair in scaled.items() if pair.scale is None]
     count = len(scaled) - len(missing)
-    notes = [f"{count} tensors of 8-bit floats are read as float32, times their scales"]
+    types = " and ".join(dict.fromkeys(p.dtype.value for p in scaled.values() if p.scale))
+    notes = [f"{count} tensors of 8-bit floats are read as {types}, times their scales"]
     return notes[: count > 0] + ([f"{first_of(missing, 1)} lack their scales"] if missing else [])
 
 
@@ -147,6 +153,13 @@ def _seen(values: TensorInfo, scale: TensorInfo | None, runs: Shape) -> ScaledTe
         scale=scale,
         runs=runs,
     )
+
+
+def _rounded(pair: ScaledTensor) -> ScaledTensor:
+    """The same as products of the scale's type."""
+    if pair.scale is None or pair.scale.dtype is DType.float8_e8m0fnu:
+        return pair
+    return replace(pair, dtype=pair.scale.dtype)
 
 
 def _runs(shape: Shape, scale: Shape, block: Block) -> Shape | None:

@@ -1,8 +1,10 @@
 """Write tests/data/quantized: a tiny Llama as quantizing libraries store it, and what they decode.
 
-Needs the ``peers`` extra, compressed-tensors, bitsandbytes, and accelerate. The weights are random
-with a fixed seed. ``decoded.json`` has type, shape and SHA-256 of each matrix as the library that
-wrote it, or transformers, decodes it on a CPU.
+And mxfp4_experts.npz: blocks and scales in gpt-oss' layout, and what transformers makes of them.
+
+Needs the ``peers`` extra, compressed-tensors, bitsandbytes, torchao and accelerate. The weights are
+random with a fixed seed. ``decoded.json`` has type, shape and SHA-256 of each matrix as the library
+that wrote it, or transformers, decodes it on a CPU.
 
     python tests/data/record_quantized.py
 """
@@ -19,20 +21,30 @@ from pathlib import Path
 from typing import Any
 
 import bitsandbytes
+import numpy as np
 import torch
 from compressed_tensors.compressors import BaseCompressor
 from compressed_tensors.quantization import QuantizationArgs, QuantizationConfig, QuantizationScheme
 from compressed_tensors.quantization.utils import calculate_qparams
 from recording import SEED, randomize
 from safetensors.torch import load_file, save_file
+from torchao.quantization import (
+    Float8WeightOnlyConfig,
+    Int8WeightOnlyConfig,
+    IntxWeightOnlyConfig,
+    PerGroup,
+)
 from transformers import (
     AutoModelForCausalLM,
     BitsAndBytesConfig,
     CompressedTensorsConfig,
+    FineGrainedFP8Config,
     LlamaConfig,
     LlamaForCausalLM,
     PreTrainedModel,
+    TorchAoConfig,
 )
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 FOLDER = Path(__file__).parent / "quantized"
 State = dict[str, torch.Tensor]
@@ -167,6 +179,63 @@ def _decoded(module: Any) -> torch.Tensor:
     return bitsandbytes.functional.dequantize_4bit(weight.data, weight.quant_state)
 
 
+# --- torchao -------------------------------------------------------------------------------------
+
+
+def torch_ao(name: str, config: Any) -> None:
+    """Let transformers quantize, save and load again, and decode as the tensors' class does."""
+    folder = FOLDER / name
+    shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory() as plain:
+        model(torch.bfloat16).save_pretrained(plain)
+        settings = TorchAoConfig(quant_type=config)
+        made = AutoModelForCausalLM.from_pretrained(
+            plain, quantization_config=settings, dtype=torch.bfloat16, device_map="cpu"
+        )
+        made.save_pretrained(folder)
+    (folder / "generation_config.json").unlink()
+    state = AutoModelForCausalLM.from_pretrained(folder, device_map="cpu").state_dict()
+    write_decoded(folder, {key: state[key].dequantize() for key in linear(state)})
+
+
+# --- 8-bit floats in blocks ----------------------------------------------------------------------
+
+
+def fine_grained(name: str) -> None:
+    """Scale blocks as DeepSeek does, and let transformers load them as plain weights."""
+    made = model(torch.float32)
+    state = {key: value.clone() for key, value in made.state_dict().items()}
+    for key in linear(state):
+        rows, columns = state[key].shape
+        blocks = state[key].reshape(rows // 16, 16, columns // 16, 16)
+        scale = blocks.abs().amax((1, 3)) / 448
+        values = (blocks / scale[:, None, :, None]).to(torch.float8_e4m3fn)
+        state[key] = values.reshape(rows, columns)
+        state[f"{key}_scale_inv"] = scale
+    settings = {"quant_method": "fp8", "activation_scheme": "dynamic"}
+    settings |= {"fmt": "e4m3", "weight_block_size": [16, 16]}
+    _save(FOLDER / name, made, state, settings)
+    dense = FineGrainedFP8Config(weight_block_size=(16, 16), dequantize=True)
+    loaded = AutoModelForCausalLM.from_pretrained(
+        FOLDER / name, quantization_config=dense, dtype=torch.float32, device_map="cpu"
+    ).state_dict()
+    write_decoded(FOLDER / name, {key: loaded[key] for key in linear(loaded)})
+
+
+# --- MXFP4 ---------------------------------------------------------------------------------------
+
+
+def experts() -> None:
+    """Random blocks with every exponent that is a number."""
+    generator = np.random.default_rng(SEED)
+    blocks = generator.integers(0, 256, (2, 64, 4, 16), np.uint8)
+    scales = generator.permutation(np.arange(512) % 255).astype(np.uint8).reshape(2, 64, 4)
+    decoded = convert_moe_packed_tensors(torch.from_numpy(blocks), torch.from_numpy(scales))
+    bits = decoded.contiguous().view(torch.uint16).numpy()
+    file = FOLDER.with_name("mxfp4_experts.npz")
+    np.savez_compressed(file, blocks=blocks, scales=scales, decoded=bits)
+
+
 FOUR = {"load_in_4bit": True}
 GROUP = {"num_bits": 4, "strategy": "group", "group_size": 16}
 RECORDINGS: dict[str, Callable[[str], None]] = {
@@ -186,6 +255,15 @@ RECORDINGS: dict[str, Callable[[str], None]] = {
     "ct-int8-zeros": lambda name: compressed(
         name, "naive-quantized", torch.float16, num_bits=8, strategy="channel", symmetric=False
     ),
+    "ct-fp8-channel": lambda name: compressed(
+        name, "float-quantized", torch.bfloat16, num_bits=8, type="float", strategy="channel"
+    ),
+    "fp8-blocks": fine_grained,
+    "torchao-int8": lambda name: torch_ao(name, Int8WeightOnlyConfig(version=2)),
+    "torchao-int4-in-int8": lambda name: torch_ao(
+        name, IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(16))
+    ),
+    "torchao-fp8": lambda name: torch_ao(name, Float8WeightOnlyConfig()),
     "bnb-nf4": lambda name: bits_and_bytes(
         name, torch.bfloat16, **FOUR, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True
     ),
@@ -196,6 +274,7 @@ RECORDINGS: dict[str, Callable[[str], None]] = {
 
 def main() -> None:
     """Make the folders named, or all."""
+    experts()
     for name in sys.argv[1:] or RECORDINGS:
         RECORDINGS[name](name)
         files = {file.name: len(load_file(file)) for file in (FOLDER / name).glob("*.safetensors")}

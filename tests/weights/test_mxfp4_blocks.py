@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
@@ -14,6 +15,7 @@ from maxtool.errors import MalformedFile
 from maxtool.quantization import QuantizationEncoding
 from maxtool.weights import Checkpoint, open_checkpoint
 
+DATA = Path(__file__).resolve().parents[1] / "data"
 VALUES = np.float32([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 TABLE = np.concatenate((VALUES, -VALUES))
 NAME = "model.layers.0.mlp.experts.gate_up_proj"
@@ -44,6 +46,14 @@ def test_the_blocks_hold_the_same_numbers(tmp_path: Path) -> None:
         exact = TABLE[numbers].astype(np.float64) * 2.0 ** (scales.astype(int) - 127)[..., None]
     decoded = checkpoint.read(NAME).astype(DType.float32).data
     np.testing.assert_array_equal(decoded, exact.astype(np.float32).reshape(3, 8, 64))
+
+
+def test_transformers_decodes_the_same_numbers(tmp_path: Path) -> None:
+    recorded = np.load(DATA / "mxfp4_experts.npz")
+    checkpoint = saved(tmp_path, recorded["blocks"], recorded["scales"])
+    decoded = checkpoint.read(NAME).astype(DType.bfloat16).data.transpose(0, 2, 1)
+    expected = recorded["decoded"].view(ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(decoded.astype(np.float32), expected.astype(np.float32))
 
 
 def test_some_rows_are_read(tmp_path: Path) -> None:

@@ -11,16 +11,26 @@ from typing import Any
 
 from maxtool.errors import MalformedFile
 from maxtool.weights.composite import View
-from maxtool.weights.schemes import awq, bitsandbytes, compressed_tensors, gptq, mxfp4
+from maxtool.weights.schemes import awq, bitsandbytes, compressed_tensors, gptq, mxfp4, torchao
 from maxtool.weights.schemes.scheme import Layout, Misfit, QuantizedTensor, Unsupported, quantized
 from maxtool.weights.tensor_info import TensorInfo
 
-METHODS: Mapping[str, Callable[[Mapping[str, Any]], tuple[Layout, ...]]] = {
-    "gptq": gptq.layouts,
-    "awq": awq.layouts,
-    "compressed-tensors": compressed_tensors.layouts,
-    "bitsandbytes": bitsandbytes.layouts,
-    "mxfp4": mxfp4.layouts,
+Said = Mapping[str, Any]
+
+
+def _by_config(read: Callable[[Said], tuple[Layout, ...]]) -> Callable[..., tuple[Layout, ...]]:
+    """A method of which the configuration says all."""
+    return lambda config, _metadata: read(config)
+
+
+# Each is given the configuration and the files' own metadata.
+METHODS: Mapping[str, Callable[[Said, Mapping[str, object]], tuple[Layout, ...]]] = {
+    "gptq": _by_config(gptq.layouts),
+    "awq": _by_config(awq.layouts),
+    "compressed-tensors": _by_config(compressed_tensors.layouts),
+    "bitsandbytes": _by_config(bitsandbytes.layouts),
+    "mxfp4": _by_config(mxfp4.layouts),
+    "torchao": torchao.layouts,
 }
 # The keys of bitsandbytes' first configurations, which do not name their method.
 UNNAMED = ("load_in_4bit", "load_in_8bit")
@@ -30,8 +40,8 @@ MAX_EARLY = 1 << 12
 Tensors = Mapping[str, TensorInfo]
 
 
-def layouts(config: Mapping[str, Any]) -> tuple[Layout, ...]:
-    """Read a ``quantization_config``.
+def layouts(config: Said, metadata: Mapping[str, object]) -> tuple[Layout, ...]:
+    """Read a ``quantization_config``, and what the files' metadata say of it.
 
     Raises:
         Unsupported: If its method or some key of it is not supported; it says what is.
@@ -42,7 +52,7 @@ def layouts(config: Mapping[str, Any]) -> tuple[Layout, ...]:
     read = METHODS.get(method) if isinstance(method, str) else None
     if read is None:
         raise Unsupported(f"quant_method: supported are {', '.join(METHODS)} and 8-bit floats")
-    return read(config)
+    return read(config, metadata)
 
 
 def seen_as_weights(tensors: Tensors, forms: tuple[Layout, ...], view: View | None) -> Tensors:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from maxtool.dtype import DType
 from maxtool.weights.schemes import packed_integers as packing
+from maxtool.weights.schemes import scaled_rows
 from maxtool.weights.schemes.scheme import (
     Arrays,
     Layout,
@@ -32,7 +33,6 @@ from maxtool.weights.schemes.settings import FLAG, OFF, Count, OneOf, Rule, anyt
 WEIGHT, PACKED, SHAPE = ".weight", ".weight_packed", ".weight_shape"
 SCALE, ZERO, G_IDX = ".weight_scale", ".weight_zero_point", ".weight_g_idx"
 ACTIVATIONS = (".input_scale", ".input_zero_point", ".output_scale", ".output_zero_point")
-SCALE_TYPES = frozenset({DType.float16, DType.bfloat16, DType.float32})
 INT8, INT32 = frozenset({DType.int8}), frozenset({DType.int32})
 INDICES = frozenset({DType.int32, DType.int64})
 LARGEST = 1 << 31
@@ -113,12 +113,12 @@ def _packed(allowed: frozenset[int], parts: Parts, early: Arrays) -> Meaning:
         what = f"{parts[PACKED].name} has {words} words to a row of {shape[1]}"
         raise Misfit(f"{what}, which fits {len(fitting) or 'none'} of {stated} bits")
     (bits,) = fitting
-    runs = _scales(parts, shape)
+    run = _run(parts, shape)
     if ZERO in parts:
         zeros = packing.words_of(shape[0], bits), parts[SCALE].shape[-1]
         expect(parts[ZERO], INT32, zeros)
     dtype = parts[SCALE].dtype
-    return Meaning(f"INT{bits}", shape, dtype, partial(_decode_packed, bits, runs, dtype))
+    return Meaning(f"INT{bits}", shape, dtype, partial(_decode_packed, bits, run))
 
 
 def _stated(early: Arrays, parts: Parts) -> tuple[int, int]:
@@ -132,21 +132,14 @@ def _stated(early: Arrays, parts: Parts) -> tuple[int, int]:
     return sizes[0], sizes[1]
 
 
-def _scales(parts: Parts, shape: tuple[int, int]) -> int:
+def _run(parts: Parts, shape: tuple[int, int]) -> int:
     """Return how many columns share a scale, and check the tensors that go by groups."""
-    scale = parts[SCALE]
-    expect(scale, SCALE_TYPES)
-    rows, columns = shape
-    count = scale.shape[-1] if len(scale.shape) == 2 else 1
-    fits = scale.shape in ((), (1,)) or (scale.shape[0] in (1, rows) and len(scale.shape) < 3)
-    if not fits or not count or columns % count or (count > 1 and scale.shape[0] != rows):
-        raise Misfit(f"{scale.name} has the shape {list(scale.shape)}, for {list(shape)}")
     if G_IDX in parts:
-        expect(parts[G_IDX], INDICES, (columns,))
-    return columns // count
+        expect(parts[G_IDX], INDICES, shape[1:])
+    return scaled_rows.run_of(parts[SCALE], shape)
 
 
-def _decode_packed(bits: int, run: int, dtype: DType, arrays: Arrays, out: NDArray[Any]) -> None:
+def _decode_packed(bits: int, run: int, arrays: Arrays, out: NDArray[Any]) -> None:
     rows, columns = out.shape
     zeros: NDArray[Any] = np.full((1, 1), 1 << (bits - 1), np.float32)
     if ZERO in arrays:
@@ -155,7 +148,7 @@ def _decode_packed(bits: int, run: int, dtype: DType, arrays: Arrays, out: NDArr
     def numbers(part: slice) -> NDArray[Any]:
         return packing.unpack_last(arrays[PACKED][part], bits, columns)
 
-    _decode(numbers, zeros, run, dtype, arrays, out)
+    scaled_rows.decode(numbers, zeros, arrays[SCALE], _owners(arrays, run, columns), out)
 
 
 # --- a byte for each number ----------------------------------------------------------------------
@@ -164,55 +157,24 @@ def _decode_packed(bits: int, run: int, dtype: DType, arrays: Arrays, out: NDArr
 def _plain(parts: Parts, _early: Arrays) -> Meaning:
     rows, columns = matrix(parts[WEIGHT])
     expect(parts[WEIGHT], INT8)
-    run = _scales(parts, (rows, columns))
+    run = _run(parts, (rows, columns))
     if ZERO in parts:
         expect(parts[ZERO], INT8, parts[SCALE].shape)
     dtype = parts[SCALE].dtype
-    return Meaning("INT8", (rows, columns), dtype, partial(_decode_plain, run, dtype))
+    return Meaning("INT8", (rows, columns), dtype, partial(_decode_plain, run))
 
 
-def _decode_plain(run: int, dtype: DType, arrays: Arrays, out: NDArray[Any]) -> None:
-    zeros = _by_rows(arrays[ZERO]) if ZERO in arrays else np.zeros((1, 1), np.float32)
-    _decode(arrays[WEIGHT].__getitem__, zeros, run, dtype, arrays, out)
+def _decode_plain(run: int, arrays: Arrays, out: NDArray[Any]) -> None:
+    owners = _owners(arrays, run, out.shape[1])
+    numbers = arrays[WEIGHT].__getitem__
+    scaled_rows.decode(numbers, arrays.get(ZERO), arrays[SCALE], owners, out)
 
 
-# --- both ----------------------------------------------------------------------------------------
-
-
-def _decode(
-    numbers: Any,  # noqa: ANN401 - a function from a slice of rows to an array
-    zeros: NDArray[Any],
-    run: int,
-    dtype: DType,
-    arrays: Arrays,
-    out: NDArray[Any],
-) -> None:
-    """``(number - zero) * scale``, some rows at a time."""
-    rows, columns = out.shape
-    scales = _by_rows(arrays[SCALE])
-    owners = _owners(arrays.get(G_IDX), np.arange(columns) // run, scales.shape[1])
-    step = packing.rows_at_once(columns)
-    for first in range(0, rows, step):
-        part = slice(first, first + step)
-        factors, offsets = (_spread(table, part, owners) for table in (scales, zeros))
-        out[part] = packing.products(numbers(part), offsets, factors, dtype)
-
-
-def _by_rows(table: NDArray[Any]) -> NDArray[np.float32]:
-    """A table of one number, of one for each row, or of some for each row, as a matrix."""
-    return table.astype(np.float32).reshape(len(table) if table.ndim else 1, -1)
-
-
-def _spread(table: NDArray[Any], part: slice, owners: NDArray[np.intp]) -> NDArray[Any]:
-    """The rows ``part`` of a table, for each column the entry of its group."""
-    rows = table[part] if len(table) > 1 else table
-    return rows[:, owners] if rows.shape[1] > 1 else rows
-
-
-def _owners(stated: NDArray[Any] | None, usual: NDArray[np.intp], groups: int) -> NDArray[np.intp]:
-    """Return the group of each column; -1 in the tensor that states them means that it does not."""
+def _owners(arrays: Arrays, run: int, columns: int) -> NDArray[np.intp]:
+    """Return the group of each column; -1 in the tensor that states them says that it does not."""
+    stated, groups = arrays.get(G_IDX), columns // run
     if stated is None or (stated == -1).any():
-        return usual
+        return np.arange(columns) // run
     if not 0 <= stated.min() <= stated.max() < groups:
         raise Misfit(f"weight_g_idx names groups outside 0 to {groups - 1}")
     return stated.astype(np.intp)
