@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from maxtool.weights import scaled_float8, schemes
 from maxtool.weights.composite import View
+from maxtool.weights.schemes import float8_settings
 from maxtool.weights.schemes.scheme import QuantizedTensor, Unsupported
 from maxtool.weights.tensor_info import TensorInfo
 
@@ -50,35 +50,32 @@ def interpreted(
         MalformedFile: If tensors contradict what the configuration says.
     """
     said = None if config is None else config.get(QUANTIZATION)
-    block = scaled_float8.scheme(said)
-    if said is None or block is not None:
-        rounded = isinstance(said, dict) and said.get("quant_method") == "compressed-tensors"
-        seen, notes = scaled_float8.paired(tensors, block, rounded=rounded)
-        return Interpretation(seen, _without(config), notes)
+    if said is None:
+        seen, notes = scaled_float8.paired(tensors, None)
+        return Interpretation(seen, config, notes)
     try:
-        found = _weights(tensors, metadata, said, view)
-        labels = [info.label for info in found.values() if isinstance(info, QuantizedTensor)]
-        if not labels and view is not None:
-            raise Unsupported("the file has no tensors of this method")
+        seen, notes = _acted_upon(tensors, metadata, said, view)
     except Unsupported as error:
         seen, notes = scaled_float8.paired(tensors, None)
         return Interpretation(seen, config, notes, unsupported=str(error))
-    counts = Counter(labels).items()
-    notes = tuple(f"{n} {label} weights are decoded as they are read" for label, n in counts)
-    return Interpretation(found, _without(config), notes)
+    rest = {key: value for key, value in (config or {}).items() if key != QUANTIZATION}
+    return Interpretation(seen, rest, notes)
 
 
-def _weights(
+def _acted_upon(
     tensors: Tensors, metadata: Mapping[str, object], said: object, view: View | None
-) -> Tensors:
+) -> tuple[Tensors, tuple[str, ...]]:
+    """Tensors as a ``quantization_config`` says to see them, and notes."""
     if not isinstance(said, dict):
         raise Unsupported("it is not a table")
-    return schemes.seen_as_weights(tensors, schemes.layouts(said, metadata), view)
-
-
-def _without(config: Config | None) -> Config | None:
-    if config is None or config.get(QUANTIZATION) is None:
-        return config
-    rest: dict[str, Any] = dict(config)
-    del rest[QUANTIZATION]
-    return rest
+    block = scaled_float8.scheme(said)
+    if block is not None or said.get("quant_method") in float8_settings.METHODS:
+        float8_settings.check_keys(said)
+        rounded = said.get("quant_method") == float8_settings.COMPRESSED
+        return scaled_float8.paired(tensors, block, rounded=rounded)
+    found = schemes.seen_as_weights(tensors, schemes.layouts(said, metadata), view)
+    labels = [info.label for info in found.values() if isinstance(info, QuantizedTensor)]
+    if not labels and view is not None:
+        raise Unsupported("the file has no tensors of this method")
+    counts = Counter(labels).items()
+    return found, tuple(f"{n} {label} weights are decoded as they are read" for label, n in counts)

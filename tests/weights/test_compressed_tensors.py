@@ -102,6 +102,11 @@ def test_groups_out_of_range(tmp_path: Path, tensors: dict[str, Array]) -> None:
         saved(tmp_path, tensors, config()).read("a.weight")
 
 
+def test_zeros_that_are_missing(tmp_path: Path, tensors: dict[str, Array]) -> None:
+    with pytest.raises(MalformedFile, match="a: lacks weight_zero_point"):
+        saved(tmp_path, tensors, config(symmetric=False))
+
+
 def test_groups_that_are_not_stated(tmp_path: Path, tensors: dict[str, Array]) -> None:
     plain = saved(tmp_path, tensors, config()).read("a.weight").data
     tensors["weight_g_idx"] = np.full(16, -1, np.int32)

@@ -239,6 +239,22 @@ def test_other_kinds_are_left_to_be_refused(content: object) -> None:
     assert scheme(content) is None
 
 
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (DEEPSEEK | {"weight_block_size": [0, 128]}, r"\(supported: two positive numbers\)"),
+        (DEEPSEEK | {"weight_block_size": 128}, r"\(supported: two positive numbers\)"),
+        (DEEPSEEK | {"expert_dtype": "fp4"}, r"expert_dtype = 'fp4' \(unknown\)"),
+        (COMPRESSED | {"transform_config": {"config_groups": {"u": 1}}}, "rotated at run time"),
+        (COMPRESSED | {"new": 1}, r"new = 1 \(unknown\)"),
+    ],
+)
+def test_keys_that_are_not_supported(make: Make, config: dict[str, Any], message: str) -> None:
+    checkpoint = make({"a.weight": values(4, 4), "a.weight_scale": scales(4, 1)}, config)
+    with pytest.raises(ConfigurationError, match=f"never ignored: .*{message}"):
+        plan(find_recipe(checkpoint), checkpoint)
+
+
 def test_block_structure_of_compressed_tensors() -> None:
     weights = {"type": "float", "num_bits": 8, "block_structure": [64, 32]}
     groups = {name: {"weights": weights} for name in "ab"}

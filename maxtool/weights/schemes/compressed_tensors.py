@@ -40,14 +40,10 @@ FORMATS = ("pack-quantized", "int-quantized", "naive-quantized")
 
 RULES: Mapping[str, Rule] = {
     "quant_method": OneOf("compressed-tensors"),
-    "format": OneOf(*FORMATS, "mixed-precision"),
     "quantization_status": OneOf("compressed"),
     **anything("config_groups", "global_compression_ratio", "ignore", "version", "run_compressed"),
 }
-GROUP_RULES: Mapping[str, Rule] = {
-    "format": OneOf(*FORMATS),
-    **anything("targets", "weights", "input_activations", "output_activations"),
-}
+GROUP_RULES = anything("targets", "weights", "input_activations", "output_activations")
 WEIGHT_RULES: Mapping[str, Rule] = {
     "num_bits": OneOf(*range(1, 9)),
     "type": OneOf("int"),
@@ -63,24 +59,45 @@ SPARSITY_RULES: Mapping[str, Rule] = {
     **anything("global_sparsity", "ignore", "registry_requires_subclass"),
     **anything("sparsity_structure", "targets"),
 }
+TABLES = ("sparsity_config", "transform_config")
 
 
 def layouts(config: Mapping[str, Any]) -> tuple[Layout, ...]:
     """Read a ``quantization_config`` of whole numbers; ``Unsupported`` says what is."""
-    rest = {key: value for key, value in config.items() if key not in TABLES}
-    check(rest, RULES, needed=("config_groups",))
-    check(_table(config, "sparsity_config"), SPARSITY_RULES, where="sparsity_config.")
-    if _table(config, "transform_config"):
-        raise Unsupported("transform_config is not supported: weights are rotated at run time")
-    bits = frozenset(map(_bits, _table(config, "config_groups").values()))
-    optional = (ZERO, G_IDX, *ACTIVATIONS)
+    weights = checked_weights(config, (*FORMATS, "mixed-precision"), WEIGHT_RULES)
+    bits = frozenset(int(said["num_bits"]) for said in weights)
+    zeros = all(said.get("symmetric") is False for said in weights)
+    needed, optional = ((ZERO,), ()) if zeros else ((), (ZERO,))
+    packed, plain = (SCALE, SHAPE, *needed), needed
+    optional = (*optional, G_IDX, *ACTIVATIONS)
     return (
-        Layout(PACKED, WEIGHT, PACKED, partial(_packed, bits), (SCALE, SHAPE), optional, (SHAPE,)),
-        Layout(SCALE, WEIGHT, WEIGHT, _plain, optional=optional),
+        Layout(PACKED, WEIGHT, PACKED, partial(_packed, bits), packed, optional, (SHAPE,)),
+        Layout(SCALE, WEIGHT, WEIGHT, _plain, plain, optional),
     )
 
 
-TABLES = ("sparsity_config", "transform_config")
+def checked_weights(
+    config: Mapping[str, Any], formats: tuple[str, ...], rules: Mapping[str, Rule]
+) -> list[Mapping[str, Any]]:
+    """Return what the groups of layers say of their weights, all keys checked.
+
+    Raises:
+        Unsupported: If a key is unknown or has a value that is not supported.
+    """
+    form: Mapping[str, Rule] = {"format": OneOf(*formats)}
+    rest = {key: value for key, value in config.items() if key not in TABLES}
+    check(rest, {**RULES, **form}, needed=("config_groups",))
+    check(_table(config, "sparsity_config"), SPARSITY_RULES, where="sparsity_config.")
+    if _table(config, "transform_config"):
+        raise Unsupported("transform_config is not supported: weights are rotated at run time")
+    found = []
+    for group in _table(config, "config_groups").values():
+        if not isinstance(group, dict) or not isinstance(group.get("weights"), dict):
+            raise Unsupported("a group of config_groups has no weights")
+        check(group, {**GROUP_RULES, **form}, where="config_groups.")
+        check(group["weights"], rules, needed=("num_bits",), where="config_groups.weights.")
+        found.append(group["weights"])
+    return found
 
 
 def _table(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -88,16 +105,6 @@ def _table(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     if not isinstance(table, dict):
         raise Unsupported(f"{key} is not a table")
     return table
-
-
-def _bits(group: object) -> int:
-    """Return the bits of a group of layers, all of whose keys are known."""
-    if not isinstance(group, dict) or not isinstance(group.get("weights"), dict):
-        raise Unsupported("a group of config_groups has no weights")
-    check(group, GROUP_RULES, where="config_groups.")
-    weights: Mapping[str, Any] = group["weights"]
-    check(weights, WEIGHT_RULES, needed=("num_bits",), where="config_groups.weights.")
-    return int(weights["num_bits"])
 
 
 # --- packed --------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from maxtool.weights.schemes.scheme import Unsupported
 
@@ -47,7 +47,13 @@ class Anything:
         """Accept every value."""
 
 
-Rule = OneOf | Count | Anything
+class Rule(Protocol):
+    """Rule for the values of a key."""
+
+    def problem(self, value: Any) -> str | None:  # noqa: ANN401 - any JSON value
+        """Return what is supported, if ``value`` is not."""
+
+
 FLAG = OneOf(True, False)
 OFF = OneOf(False)
 ANYTHING = Anything()
