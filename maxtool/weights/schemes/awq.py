@@ -24,8 +24,8 @@ WORDS = frozenset({DType.int32})
 SCALE_TYPES = frozenset({DType.float16, DType.bfloat16, DType.float32})
 BITS = 4
 IN_WORD = packing.WORD // BITS
-# Where the outputs 0 to 7 of a word lie in it.
-NIBBLES = (0, 4, 1, 5, 2, 6, 3, 7)
+# The outputs, of the eight of a word, whose numbers lie in it from the lowest bits on.
+OUTPUTS = (0, 2, 4, 6, 1, 3, 5, 7)
 WHOLE = -1  # the group size that means one group
 
 RULES: Mapping[str, Rule] = {
@@ -79,6 +79,4 @@ def _decode(group: int, dtype: DType, arrays: Arrays, out: NDArray[Any]) -> None
 
 def _unpack(words: NDArray[Any]) -> packing.UInt8:
     """The numbers of ``[rows, words]`` in the order of the outputs."""
-    rows, count = words.shape
-    stored = packing.unpack_last(words, BITS, count * IN_WORD).reshape(rows, count, IN_WORD)
-    return stored[..., NIBBLES].reshape(rows, -1)
+    return packing.unpack_last(words, BITS, words.shape[1] * IN_WORD, OUTPUTS)

@@ -98,9 +98,9 @@ def _decode(
     for first in range(0, inputs, step):
         last = min(first + step, inputs)
         words = arrays[QWEIGHT][first * bits // packing.WORD : -(-last * bits // packing.WORD)]
-        numbers = packing.unpack_last(words.T, bits, last - first)
+        numbers = packing.unpack_first(words, bits, last - first)
         here = owners[first:last]
-        out[:, first:last] = packing.products(numbers, zeros[here].T, scales[here].T, dtype)
+        out[:, first:last] = packing.products(numbers, zeros[here], scales[here], dtype).T
 
 
 def _owners(stated: NDArray[Any] | None, usual: NDArray[np.intp], groups: int) -> NDArray[np.intp]:

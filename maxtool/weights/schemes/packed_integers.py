@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import gcd
 from typing import Any
 
@@ -21,33 +22,46 @@ def words_of(count: int, bits: int) -> int:
     return -(-count * bits // WORD)
 
 
-def unpack_last(words: NDArray[Any], bits: int, count: int) -> UInt8:
+def unpack_last(
+    words: NDArray[Any], bits: int, count: int, places: Sequence[int] | None = None
+) -> UInt8:
     """The integers along the last axis: number ``i`` begins at bit ``i * bits`` of the words.
 
     Args:
-        words: int32 or uint32, ``[..., words_of(count, bits)]``.
+        words: int32 or uint32, ``[rows, words_of(count, bits)]``.
         bits: 1 to 8. A number may lie in two words.
-        count: How many integers there are.
+        count: How many integers a row has.
+        places: Where, of the numbers of a word, each one goes; in their order by default.
 
     Returns:
-        ``[..., count]``.
+        ``[rows, count]``.
     """
+    stored = np.ascontiguousarray(words)[:, :, None]
+    return _unpacked(stored, bits, places)[:, :count, 0]
+
+
+def unpack_first(words: NDArray[Any], bits: int, count: int) -> UInt8:
+    """The same along the first axis: ``[words, columns]`` to ``[count, columns]``."""
+    return _unpacked(words[None], bits)[0, :count]
+
+
+def _unpacked(words: NDArray[Any], bits: int, places: Sequence[int] | None = None) -> UInt8:
+    """The integers of ``[outer, words, inner]`` along the middle."""
     period = bits // gcd(bits, WORD)  # words after which a number begins a word again
     each = period * WORD // bits
-    wide = words.astype(np.uint32, copy=False)
-    periods = -(-wide.shape[-1] // period)
-    if missing := periods * period - wide.shape[-1]:
-        wide = np.pad(wide, [(0, 0)] * (wide.ndim - 1) + [(0, missing)])
-    wide = wide.reshape(*wide.shape[:-1], periods, period)
-    out = np.empty((*wide.shape[:-1], each), np.uint8)
+    outer, stored, inner = words.shape
+    if missing := -stored % period:
+        words = np.pad(words, ((0, 0), (0, missing), (0, 0)))
+    wide = words.view(np.uint32).reshape(outer, -1, period, inner)
+    out = np.empty((outer, wide.shape[1], each, inner), np.uint8)
     mask = np.uint32((1 << bits) - 1)
-    for number in range(each):
+    for number, place in enumerate(places or range(each)):
         word, shift = divmod(number * bits, WORD)
-        found = wide[..., word] >> np.uint32(shift)
+        found = wide[:, :, word] >> np.uint32(shift)
         if shift + bits > WORD:
-            found |= wide[..., word + 1] << np.uint32(WORD - shift)
-        np.bitwise_and(found, mask, out=out[..., number], casting="unsafe")
-    return out.reshape(*out.shape[:-2], -1)[..., :count]
+            found |= wide[:, :, word + 1] << np.uint32(WORD - shift)
+        np.bitwise_and(found, mask, out=out[:, :, place], casting="unsafe")
+    return out.reshape(outer, -1, inner)
 
 
 def rows_at_once(width: int) -> int:
