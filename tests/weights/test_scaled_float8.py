@@ -18,7 +18,7 @@ from safetensors.numpy import load_file, save_file
 from maxtool.conversion import Request, convert, prepare
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError, MalformedFile, MissingWeight, ModelMismatch
-from maxtool.quantization import QuantizationEncoding
+from maxtool.quantization.scheme import Scheme
 from maxtool.recipe import find_recipe, plan
 from maxtool.weights import Checkpoint, open_checkpoint
 from maxtool.weights.scaled_float8 import scheme
@@ -301,8 +301,8 @@ class TestModels:
         return folder
 
     @pytest.mark.parametrize(
-        ("to", "encoding"),
-        [("hf", None), ("gguf", None), ("gguf", QuantizationEncoding.Q8_0)],
+        ("to", "quantize"),
+        [("hf", None), ("gguf", None), ("gguf", Scheme.named("Q8_0"))],
     )
     def test_convert_sees_plain_floats(
         self,
@@ -310,10 +310,10 @@ class TestModels:
         plain: Path,
         tmp_path: Path,
         to: Any,
-        encoding: QuantizationEncoding | None,
+        quantize: Scheme | None,
     ) -> None:
         for source, name in ((folder, "a"), (plain, "b")):
-            convert(prepare(Request(source, tmp_path / name, to=to, encoding=encoding)))
+            convert(prepare(Request(source, tmp_path / name, to=to, quantize=quantize)))
         left, right = (open_checkpoint(tmp_path / name) for name in "ab")
         assert list(left.tensors) == list(right.tensors)
         for name in left.tensors:
