@@ -121,6 +121,7 @@ def test_groups_that_are_not_stated(tmp_path: Path, tensors: dict[str, Array]) -
         (config("nvfp4-pack-quantized", type="float"), "nvfp4-pack-quantized"),
         (config(num_bits=9), r"config_groups.weights.num_bits = 9"),
         (config(num_bits=None), r"config_groups.weights.num_bits is missing"),
+        (config(num_bits={}), r"config_groups.weights.num_bits is missing"),
         (config(type="float"), r"type = 'float' \(supported: int\)"),
         (config(strategy="block"), r"strategy = 'block' \(supported: tensor, channel, group\)"),
         (config() | {"config_groups": {"a": None}}, "a group of config_groups has no weights"),

@@ -168,6 +168,13 @@ class TestMalformed:
             saved(tmp_path, layer, GPTQ)
         assert caught.value.file == str(tmp_path / "model.safetensors")
 
+    def test_activation_order_that_is_not_there(
+        self, tmp_path: Path, layer: dict[str, Array]
+    ) -> None:
+        del layer["g_idx"]
+        with pytest.raises(MalformedFile, match="a: lacks g_idx"):
+            saved(tmp_path, layer, GPTQ | {"desc_act": True})
+
     @pytest.mark.parametrize("wrong", [-1, 2, 2**31 - 1, -(2**31)])
     def test_groups_out_of_range(self, tmp_path: Path, layer: dict[str, Array], wrong: int) -> None:
         layer["g_idx"][7] = wrong
@@ -191,6 +198,7 @@ class TestConfigurations:
             ({"group_size": None}, "group_size is missing"),
             ({"checkpoint_format": "marlin"}, r"checkpoint_format = 'marlin' \(supported: gptq"),
             ({"dynamic": {"-:mlp": {}}}, r"dynamic = .* \(unknown\)"),
+            ({"rotation": "hadamard"}, r"rotation = .* \(unknown\)"),
             ({"new_key": 3}, r"new_key = 3 \(unknown\)"),
             ({"quant_method": "aqlm"}, "quant_method: supported are gptq, awq"),
             ({"quant_method": ["gptq"]}, "quant_method: supported are gptq, awq"),
@@ -208,6 +216,11 @@ class TestConfigurations:
         assert "a.qweight" in checkpoint.tensors
         with pytest.raises(ConfigurationError, match=f"never ignored: .*{message}"):
             plan(find_recipe(checkpoint), checkpoint)
+
+    def test_what_tools_say_of_how_they_tuned(self, tmp_path: Path) -> None:
+        said = {"damp_percent": 0.1, "true_sequential": True, "iters": 200, "meta": {"mse": 0.0}}
+        layer = gptq(*drawn(32, 32, 2, 4, np.float16), 4)
+        assert saved(tmp_path, layer, GPTQ | said).unsupported == ""
 
     def test_a_configuration_without_such_tensors(self, tmp_path: Path) -> None:
         checkpoint = saved(tmp_path, {"weight": np.ones((2, 2), np.float16)}, GPTQ)

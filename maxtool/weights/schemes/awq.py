@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from maxtool.dtype import DType
 from maxtool.weights.schemes import packed_integers as packing
 from maxtool.weights.schemes.scheme import Arrays, Layout, Meaning, Misfit, Parts, expect, matrix
-from maxtool.weights.schemes.settings import Count, OneOf, Rule, anything, check
+from maxtool.weights.schemes.settings import AUTO_ROUND, Count, OneOf, Rule, anything, check
 
 QWEIGHT, QZEROS, SCALES = ".qweight", ".qzeros", ".scales"
 WORDS = frozenset({DType.int32})
@@ -30,6 +30,8 @@ WHOLE = -1  # the group size that means one group
 
 RULES: Mapping[str, Rule] = {
     "quant_method": OneOf("awq"),
+    "method": OneOf("awq"),
+    "data_type": OneOf("int"),
     "bits": OneOf(BITS),
     "w_bit": OneOf(BITS),
     "group_size": Count((WHOLE,)),
@@ -37,6 +39,7 @@ RULES: Mapping[str, Rule] = {
     "zero_point": OneOf(True),
     "version": OneOf("gemm", "GEMM"),
     "format": OneOf("gemm", "GEMM"),
+    **AUTO_ROUND,
     **anything("backend", "do_fuse", "exllama_config", "fuse_max_seq_len"),
     **anything("modules_to_fuse", "modules_to_not_convert", "desc_act", "sym"),
 }
@@ -44,10 +47,10 @@ RULES: Mapping[str, Rule] = {
 
 def layouts(config: Mapping[str, Any]) -> tuple[Layout, ...]:
     """Read a ``quantization_config`` of AWQ; ``Unsupported`` says what is."""
-    check(config, RULES)
-    group = config.get("group_size", config.get("q_group_size"))
-    check({"group_size": group}, RULES, needed=("group_size",))
-    meaning = partial(_meaning, group)
+    group = config.get("group_size") or config.get("q_group_size")
+    said = {**config, "group_size": group}
+    check(said, RULES, needed=("group_size",))
+    meaning = partial(_meaning, said["group_size"])
     return (Layout(QWEIGHT, ".weight", QWEIGHT, meaning, (QZEROS, SCALES)),)
 
 

@@ -27,7 +27,16 @@ from maxtool.weights.schemes.scheme import (
     expect,
     matrix,
 )
-from maxtool.weights.schemes.settings import FLAG, OFF, Count, OneOf, Rule, anything, check
+from maxtool.weights.schemes.settings import (
+    AUTO_ROUND,
+    FLAG,
+    OFF,
+    Count,
+    OneOf,
+    Rule,
+    anything,
+    check,
+)
 
 QWEIGHT, QZEROS, SCALES, G_IDX = ".qweight", ".qzeros", ".scales", ".g_idx"
 WORDS = frozenset({DType.int32})
@@ -37,20 +46,23 @@ WHOLE = -1  # the group size that means one group
 
 RULES: Mapping[str, Rule] = {
     "quant_method": OneOf("gptq"),
+    "method": OneOf("gptq"),
     "bits": OneOf(2, 3, 4, 8),
     "group_size": Count((WHOLE,)),
     "checkpoint_format": OneOf("gptq", "gptq_v2"),
     "format": OneOf("gptq", "gptq_v2"),
+    "data_type": OneOf("int"),
     "pack_dtype": OneOf("int32"),
     "is_marlin_format": OFF,
     "desc_act": FLAG,
     "sym": FLAG,
     "lm_head": FLAG,
+    **AUTO_ROUND,
     **anything(
         *("act_group_aware", "backend", "batch_size", "block_name_to_quantize"),
         *("cache_block_outputs", "damp_auto_increment", "damp_percent", "dataset"),
         *("disable_exllama", "exllama_config", "max_input_length", "meta"),
-        "model_file_base_name",
+        *("hyb_act", "model_file_base_name", "offload_to_disk", "offload_to_disk_path"),
         *("model_name_or_path", "model_seqlen", "module_name_preceding_first_block"),
         *("modules_in_block_to_quantize", "modules_to_not_convert", "mse", "pad_token_id"),
         *("static_groups", "tokenizer", "true_sequential", "use_cuda_fp16", "use_exllama"),
@@ -66,7 +78,8 @@ def layouts(config: Mapping[str, Any]) -> tuple[Layout, ...]:
         raise Unsupported("checkpoint_format and format differ")
     less = 0 if stated == {"gptq_v2"} else 1
     meaning = partial(_meaning, config["bits"], config["group_size"], less)
-    return (Layout(QWEIGHT, ".weight", QWEIGHT, meaning, (QZEROS, SCALES), (G_IDX,)),)
+    ordered = (G_IDX,) if config.get("desc_act") else ()
+    return (Layout(QWEIGHT, ".weight", QWEIGHT, meaning, (QZEROS, SCALES, *ordered), (G_IDX,)),)
 
 
 def _meaning(bits: int, group: int, less: int, parts: Parts, _early: Arrays) -> Meaning:

@@ -64,6 +64,14 @@ def anything(*names: str) -> dict[str, Rule]:
     return dict.fromkeys(names, ANYTHING)
 
 
+# What AutoRound says of its tuning in the configurations of the formats that it writes.
+AUTO_ROUND = anything(
+    *("amp", "autoround_version", "batch_size", "enable_minmax_tuning", "enable_norm_bias_tuning"),
+    *("enable_quanted_input", "gradient_accumulate_steps", "iters", "low_gpu_mem_usage", "lr"),
+    *("minmax_lr", "nsamples", "provider", "scale_dtype", "seqlen", "to_quant_block_names"),
+)
+
+
 def check(
     config: Mapping[str, Any],
     rules: Mapping[str, Rule],
@@ -71,10 +79,13 @@ def check(
     needed: tuple[str, ...] = (),
     where: str = "",
 ) -> None:
-    """Check every key of a table; ``Unsupported`` lists all that is wrong. Null is absence."""
-    problems = [f"{where}{key} is missing" for key in needed if config.get(key) is None]
+    """Check every key of a table; ``Unsupported`` lists all that is wrong.
+
+    Null, an empty table and an empty list are absence.
+    """
+    problems = [f"{where}{key} is missing" for key in needed if _absent(config.get(key))]
     for key, value in config.items():
-        if value is None or value in ({}, []):
+        if _absent(value):
             continue
         rule = rules.get(key)
         problem = rule.problem(value) if rule else "unknown"
@@ -82,6 +93,10 @@ def check(
             problems.append(f"{where}{key} = {shown(value)} ({problem})")
     if problems:
         raise Unsupported("; ".join(problems))
+
+
+def _absent(value: object) -> bool:
+    return value is None or value in ({}, [])
 
 
 def shown(value: object) -> str:
