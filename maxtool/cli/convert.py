@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maxtool.cli import complete, options, quantizing, sizes, units
-from maxtool.cli.convert_options import FileOptions
+from maxtool.cli import complete, options, quantizing, units
+from maxtool.cli.convert_options import EditOptions, FileOptions
 from maxtool.cli.output import Output
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def convert(
             "--output",
             "-o",
             metavar="PATH",
-            help="NAME.gguf, NAME.safetensors, or a folder to make.",
+            help="NAME.gguf, NAME.safetensors, NAME.npz, or a folder to make.",
         ),
     ],
     to: Annotated[
@@ -33,8 +33,8 @@ def convert(
         typer.Option(
             "--to",
             metavar="FORMAT",
-            help="hf, gguf or safetensors; told from the output's name if absent.",
-            autocompletion=complete.one_of("hf", "gguf", "safetensors"),
+            help="hf, gguf, safetensors or npz; told from the output's name if absent.",
+            autocompletion=complete.one_of("hf", "gguf", "safetensors", "npz"),
         ),
     ] = None,
     recipe: options.Recipe = None,
@@ -60,6 +60,7 @@ def convert(
     dry_run: options.DryRun = False,
     ignore_config: options.IgnoreConfig = None,
     files: FileOptions = FileOptions(),  # noqa: B008 - frozen
+    edits: EditOptions = EditOptions(),  # noqa: B008 - frozen
 ) -> None:
     """Rewrite a checkpoint as GGUF or as a Hugging Face folder, losing nothing not asked for."""
     from maxtool import conversion
@@ -84,8 +85,8 @@ def convert(
         force=force,
         ignore=frozenset(ignore_config or ()),
         name=name,
-        shard_size=sizes.parse_size(files.shard_size, "--shard-size"),
-        split_max_size=sizes.parse_size(files.split_max_size, "--split-max-size"),
+        **files.parsed(),
+        **edits.parsed(),
     )
     planned = conversion.prepare(request)
     for note in planned.notes:
@@ -115,7 +116,7 @@ def _show(out: Output, planned: Conversion, report: Report | None) -> None:
     types = ", ".join(f"{count} {name}" for name, count in sorted(planned.types.items()))
     verb = "would write" if report is None else "wrote"
     size = f"{planned.nbytes} bytes ({units.binary_size(planned.nbytes)})"
-    recipe = f"recipe {planned.plan.recipe.name}"
+    recipe = f"recipe {planned.plan.recipe.name}" if planned.plan else "no recipe"
     out.say(f"{verb} {_named(planned)}: {recipe}, tensors: {types}, {size}")
 
 
@@ -132,7 +133,7 @@ def _as_json(planned: Conversion, report: Report | None) -> dict[str, Any]:
         "source": str(planned.request.source),
         "output": str(planned.request.output),
         "format": planned.request.target,
-        "recipe": planned.plan.recipe.name,
+        "recipe": planned.plan.recipe.name if planned.plan else None,
         "dry_run": report is None,
         "bytes": planned.nbytes,
         "types": planned.types,

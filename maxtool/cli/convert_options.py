@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from maxtool.cli import options, sizes
+from maxtool.errors import UsageError
+
+if TYPE_CHECKING:
+    from maxtool.dtype import DType
 
 
 @dataclass(frozen=True)
@@ -28,3 +34,83 @@ class FileOptions:
             help="Tensors of a split of GGUF at most: 2G, 500M, ...",
         ),
     ] = None
+
+    def parsed(self) -> dict[str, Any]:
+        """The fields of a request that these options say."""
+        return {
+            "shard_size": sizes.parse_size(self.shard_size, "--shard-size"),
+            "split_max_size": sizes.parse_size(self.split_max_size, "--split-max-size"),
+        }
+
+
+Texts = list[str] | None
+
+
+def _texts(name: str, metavar: str, text: str) -> object:
+    return typer.Option(name, metavar=metavar, help=text)
+
+
+@dataclass(frozen=True)
+class EditOptions:
+    """The names, types and metadata of the output."""
+
+    include: Annotated[Texts, _texts("--include", "GLOB", "Write these tensors only.")] = None
+    exclude: Annotated[Texts, _texts("--exclude", "GLOB", "Leave these tensors out.")] = None
+    rename: Annotated[
+        Texts, _texts("--rename", "OLD=NEW", "Rename dotted segments; * is any one.")
+    ] = None
+    cast: Annotated[
+        Texts, _texts("--cast", "GLOB=TYPE", "Element type of these tensors; the last counts.")
+    ] = None
+    set_: Annotated[Texts, _texts("--set", "KEY=VALUE", "Set a key of the metadata.")] = None
+    remove: Annotated[Texts, _texts("--remove", "KEY", "Remove a key of the metadata.")] = None
+    no_recipe: Annotated[
+        bool, options.flag("--no-recipe", help="Copy tensors under their names, without a recipe.")
+    ] = False
+    allow_nonfinite: Annotated[
+        bool,
+        options.flag("--allow-nonfinite", help="Cast NaN, infinities and what becomes infinite."),
+    ] = False
+
+    def parsed(self) -> dict[str, Any]:
+        """The fields of a request that these options say."""
+        from maxtool.conversion.edit_request import MetadataEdits, TensorEdits
+
+        casts = tuple(
+            (glob, parse_float(name)) for glob, name in _pairs("--cast", self.cast, last=True)
+        )
+        edits = TensorEdits(
+            tuple(self.include or ()),
+            tuple(self.exclude or ()),
+            _pairs("--rename", self.rename),
+            casts,
+        )
+        metadata = MetadataEdits(_pairs("--set", self.set_), tuple(self.remove or ()))
+        return {
+            "edits": edits,
+            "metadata": metadata,
+            "plain": self.no_recipe,
+            "allow_nonfinite": self.allow_nonfinite,
+        }
+
+
+def _pairs(option: str, texts: Texts, *, last: bool = False) -> tuple[tuple[str, str], ...]:
+    """The two sides of the first, or the last, equals sign of each text."""
+    parts = [text.rpartition("=") if last else text.partition("=") for text in texts or ()]
+    for left, sign, right in parts:
+        if not sign or not left:
+            raise UsageError(
+                f"{option} takes two sides of an equals sign, not {left + right!r:.80}"
+            )
+    return tuple((left, right) for left, _, right in parts)
+
+
+def parse_float(text: str) -> DType:
+    """The floating-point type that a user names for some tensors."""
+    from maxtool.dtype import DType
+
+    name = options.ALIASES.get(text.lower(), text.lower())
+    floats = [dtype.value for dtype in DType if dtype.is_float()]
+    if name not in floats:
+        raise UsageError(f"--cast {text!r:.80} is not one of {', '.join(floats)}")
+    return DType(name)

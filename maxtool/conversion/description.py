@@ -11,6 +11,7 @@ from maxtool.conversion.request import Request
 from maxtool.recipe import Plan, written_notes
 from maxtool.recipe.fitted_tokenizer import model_tokenizer
 from maxtool.weights import TensorSpec
+from maxtool.weights.formats.safetensors import DEFAULT_METADATA
 from maxtool.weights.importance_file import ImportanceFile
 
 
@@ -45,8 +46,10 @@ def described(
     """
     target = request.target
     notes: list[str] = []
-    if target == "safetensors":
+    if target == "npz":
         return Description()
+    if target == "safetensors":
+        return Description(DEFAULT_METADATA)
     if planned.dialect == target:
         content = KEPT[target](planned, specs, request.name)
     else:
@@ -58,7 +61,8 @@ def described(
         notes = [*notes, *written_notes(planned.recipe, "gguf", planned.config)]
     if not any(name.startswith(TOKENIZER[target]) for name in content):
         notes = [*notes, "the source has no tokenizer, so the output has none"]
-    return Description(**{HELD_AS[target]: content}, notes=tuple(notes))
+    held = {"metadata": DEFAULT_METADATA} | {HELD_AS[target]: content}
+    return Description(**held, notes=tuple(notes))
 
 
 # How what describes a tokenizer is called: a key, or files.

@@ -7,17 +7,21 @@ converted and written a few rows at a time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+from maxtool.conversion import metadata_edits
 from maxtool.conversion.description import described
+from maxtool.conversion.edits import edited
 from maxtool.conversion.layout import Layout, TensorFile, laid_out, staged_layout
-from maxtool.conversion.output_tensors import TensorSource, is_rounded, planned_tensors
+from maxtool.conversion.output_tensors import Origin, TensorSource, is_rounded, planned_tensors
+from maxtool.conversion.plain_copy import copied_description, copied_tensors
 from maxtool.conversion.replaceable import strangers
-from maxtool.conversion.request import DIALECT, Request
-from maxtool.conversion.streaming import chunks
+from maxtool.conversion.request import DIALECT, SHARDED, Request
+from maxtool.conversion.streaming import chunks, made, stored_slabs
 from maxtool.conversion.verification import verify_safetensors
 from maxtool.conversion.writers import WRITERS
 from maxtool.errors import UsageError
@@ -25,8 +29,7 @@ from maxtool.files import check_output, check_parts, check_space
 from maxtool.quantization.scheme import files_read
 from maxtool.recipe import OutputTensor, Plan, find_recipe, load_recipe, plan, written_keys
 from maxtool.recipe.quantized_types import QuantizedTypes
-from maxtool.recipe.step import Array
-from maxtool.weights import TensorSpec, open_checkpoint
+from maxtool.weights import Checkpoint, TensorSpec, open_checkpoint
 from maxtool.weights.formats.payload import Chunked, Payload
 from maxtool.weights.names import listed
 
@@ -37,7 +40,8 @@ class Conversion:
 
     Attributes:
         request: What was asked.
-        plan: The source, matched with its recipe.
+        checkpoint: The source.
+        plan: The source, matched with its recipe; None for plain copies.
         tensors: What is written, in order, each with how it is made, or what it holds.
         layout: The files of the output.
         notes: What is worth knowing before it is run.
@@ -45,7 +49,8 @@ class Conversion:
     """
 
     request: Request
-    plan: Plan
+    checkpoint: Checkpoint
+    plan: Plan | None
     tensors: list[TensorSource]
     layout: Layout
     notes: list[str]
@@ -61,6 +66,11 @@ class Conversion:
         """Count the written tensors of each type."""
         return dict(Counter(spec.type_name for spec in self.specs))
 
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Return the key/values of the output, which its first file has."""
+        return self.layout.files[0].metadata
+
     @cached_property
     def files(self) -> dict[str, int]:
         """Return the exact bytes of every file of the output, by name."""
@@ -75,7 +85,7 @@ class Conversion:
     @property
     def sources(self) -> tuple[Path, ...]:
         """Return the files that are read, which nothing may be written over."""
-        return (*self.plan.checkpoint.protected, *files_read(self.request.quantize))
+        return (*self.checkpoint.protected, *files_read(self.request.quantize))
 
 
 @dataclass
@@ -104,20 +114,36 @@ def prepare(request: Request) -> Conversion:
     sources = (*checkpoint.protected, *files_read(request.quantize))
     check_output(request.output, force=free, sources=sources)
     _check_replaceable(request)
+    planned = None if request.plain else _matched(checkpoint, request)
+    quantized = QuantizedTypes({}, [])
+    if planned is None:
+        tensors, notes = copied_tensors(checkpoint, request)
+    else:
+        tensors, notes, quantized = planned_tensors(planned, request)
+    tensors = edited(tensors, request.edits, allow_nonfinite=request.allow_nonfinite)
+    specs = [spec for spec, _ in tensors]
+    WRITERS[request.target].check(specs)
+    description = (
+        copied_description(checkpoint, specs, request)
+        if planned is None
+        else described(planned, specs, request, quantized.importance)
+    )
+    description = metadata_edits.apply(description, request.metadata, request.target)
+    layout = laid_out(request, tensors, description.metadata, description.files)
+    notes = [*checkpoint.notes, *(planned.notes if planned else ()), *notes, *description.notes]
+    conversion = Conversion(request, checkpoint, planned, tensors, layout, notes, quantized)
+    _check_free(conversion)
+    return conversion
+
+
+def _matched(checkpoint: Checkpoint, request: Request) -> Plan:
+    """The source, matched with its recipe, which must be able to say the target's dialect."""
     recipe = load_recipe(request.recipe) if request.recipe else find_recipe(checkpoint)
     planned = plan(recipe, checkpoint, ignore=request.ignore)
     planned.check()
     if planned.dialect != DIALECT[request.target]:
         written_keys(recipe, DIALECT[request.target], planned.config)
-    tensors, notes, quantized = planned_tensors(planned, request)
-    specs = [spec for spec, _ in tensors]
-    WRITERS[request.target].check(specs)
-    description = described(planned, specs, request, quantized.importance)
-    layout = laid_out(request, tensors, description.metadata, description.files)
-    notes = [*checkpoint.notes, *planned.notes, *notes, *description.notes]
-    conversion = Conversion(request, planned, tensors, layout, notes, quantized)
-    _check_free(conversion)
-    return conversion
+    return planned
 
 
 def convert(conversion: Conversion, progress: Callable[[int], None] | None = None) -> Report:
@@ -132,7 +158,7 @@ def convert(conversion: Conversion, progress: Callable[[int], None] | None = Non
             (folder / name).write_bytes(data)
             if progress is not None:
                 progress(len(data))
-        conversion.plan.checkpoint.check_unchanged()
+        conversion.checkpoint.check_unchanged()
         _check_replaceable(request)  # it may hold other things by now
     if report.rounded:
         first, others = min(report.rounded), len(report.rounded) - 1
@@ -180,20 +206,27 @@ def _write(
     progress: Callable[[int], None] | None,
 ) -> None:
     request, specs = conversion.request, [spec for spec, _ in file.tensors]
-    arrays = (_payload(conversion, spec, source, report) for spec, source in file.tensors)
+    arrays = (_payload(conversion, spec, origin, report) for spec, origin in file.tensors)
     WRITERS[request.target].write(path, specs, arrays, file.metadata, progress)
-    if request.target != "gguf":
+    if request.target in SHARDED:
         verify_safetensors(path, specs, request.output)
 
 
-def _payload(
-    conversion: Conversion, spec: TensorSpec, source: OutputTensor | Array, report: Report
-) -> Payload:
-    if not isinstance(source, OutputTensor):
-        return source
-    planned, chosen = conversion.plan, conversion.quantized.types.get(spec.name)
-    if is_rounded(planned, source):
-        report.rounded.add(source.name)
-    importance = None if chosen is None else chosen.importance
-    stream = chunks(planned, spec, source, report.warnings.append, importance)
+def _payload(conversion: Conversion, spec: TensorSpec, origin: Origin, report: Report) -> Payload:
+    """The payload of a tensor of the output, made while it is written."""
+    checkpoint, planned, warn = conversion.checkpoint, conversion.plan, report.warnings.append
+    allow = conversion.request.allow_nonfinite
+    if isinstance(origin, str):
+        parts = stored_slabs(checkpoint.stored(origin))
+        encoding = checkpoint.tensors[origin].encoding
+        stream = made(parts, spec, encoding, warn, allow_nonfinite=allow)
+    elif not isinstance(origin, OutputTensor):
+        return origin
+    else:
+        assert planned is not None  # noqa: S101 - for the type checker
+        if is_rounded(planned, origin):
+            report.rounded.add(origin.name)
+        chosen = conversion.quantized.types.get(origin.name)
+        importance = None if chosen is None else chosen.importance
+        stream = chunks(planned, spec, origin, warn, importance, allow_nonfinite=allow)
     return Chunked(spec.stored_dtype, spec.stored_shape, stream)

@@ -32,7 +32,7 @@ def from_huggingface(
         config = nested(written_keys(plan.recipe, "hf", plan.config)) | ids
     config |= {HF_NAME: name} if name else {}
     present = [key for key in DTYPE_KEYS if key in config] or DTYPE_KEYS[:1]
-    config.update(dict.fromkeys(present, _dtype_name(specs)))
+    config.update(dict.fromkeys(present, dtype_name(specs)))
     files = {CONFIG: _json(config)}
     beside = sentence_transformers.carried(plan.checkpoint.folder)
     for name in (GENERATION, *CARRIED, *beside):
@@ -53,7 +53,7 @@ def from_gguf(
     config = nested(written_keys(plan.recipe, "hf", plan.config))
     beside = config.pop(sentence_transformers.TABLE, {})
     name = name or own_name(plan)
-    config |= {"dtype": _dtype_name(specs), **ids, **({HF_NAME: name} if name else {})}
+    config |= {"dtype": dtype_name(specs), **ids, **({HF_NAME: name} if name else {})}
     files = {CONFIG: _json(config)}
     if beside:
         files |= sentence_transformers.files(beside, int(plan.config["hidden_size"]))
@@ -88,7 +88,8 @@ def _token_ids(tokenizer: Tokenizer) -> dict[str, Any]:
     return {key: value for key, value in ids.items() if value is not None}
 
 
-def _dtype_name(specs: Sequence[TensorSpec]) -> str:
+def dtype_name(specs: Sequence[TensorSpec]) -> str:
+    """The type that config.json names: that of most elements of matrices."""
     main = main_type(specs)
     return main.value if isinstance(main, DType) else DType.float32.value
 

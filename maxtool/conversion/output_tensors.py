@@ -20,8 +20,10 @@ from maxtool.weights.names import first_of
 
 NARROW = (DType.float16, DType.bfloat16)
 
-# A tensor with how it is made, or with what it holds where it follows from the configuration.
-TensorSource: TypeAlias = tuple[TensorSpec, OutputTensor | Array]
+# A tensor with how it is made, which tensor of the source it is, or what it holds where that
+# follows from the configuration.
+Origin: TypeAlias = OutputTensor | str | Array
+TensorSource: TypeAlias = tuple[TensorSpec, Origin]
 
 
 def planned_tensors(

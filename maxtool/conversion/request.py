@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from maxtool.conversion.edit_request import MetadataEdits, TensorEdits
 from maxtool.dtype import DType
 from maxtool.errors import UsageError
 from maxtool.quantization.scheme import Scheme
@@ -14,15 +15,22 @@ from maxtool.recipe import Dialect
 from maxtool.recipe.naming import check_name
 
 # "hf" is a folder with config.json and tokenizer, "safetensors" the tensors alone.
-Target = Literal["gguf", "hf", "safetensors"]
-SUFFIXES: Mapping[str, Target] = {".gguf": "gguf", ".safetensors": "safetensors"}
+Target = Literal["gguf", "hf", "safetensors", "npz"]
+SUFFIXES: Mapping[str, Target] = {".gguf": "gguf", ".safetensors": "safetensors", ".npz": "npz"}
+PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 # Names by which something else would be expected than the folder that would be made.
 FOREIGN = (
-    *(".onnx", ".bin", ".pt", ".pth", ".ckpt", ".npz", ".npy", ".h5", ".pb", ".tflite", ".ggml"),
+    *PICKLES,
+    *(".onnx", ".npy", ".h5", ".pb", ".tflite", ".ggml"),
     *(".json", ".zip", ".tar", ".gz", ".txt"),
 )
 SHARDED = frozenset({"hf", "safetensors"})
-DIALECT: Mapping[Target, Dialect] = {"gguf": "gguf", "hf": "hf", "safetensors": "hf"}
+DIALECT: Mapping[Target, Dialect] = {
+    "gguf": "gguf",
+    "hf": "hf",
+    "safetensors": "hf",
+    "npz": "hf",
+}
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,10 @@ class Request:
         ignore: Configuration keys to pass over.
         name: What the model is called in the output; its own name when not given.
         shard_size: Bytes of tensors in a shard of safetensors at most; one file when not given.
+        edits: What is done to the names and types of tensors.
+        metadata: What is done to the metadata of the output.
+        plain: Whether tensors are copied under their names, without a recipe.
+        allow_nonfinite: Whether NaN, infinities and what becomes infinite are cast.
         split_max_size: Bytes of tensors in a split of GGUF at most; one file when not given.
     """
 
@@ -54,6 +66,10 @@ class Request:
     name: str | None = None
     shard_size: int | None = None
     split_max_size: int | None = None
+    edits: TensorEdits = field(default_factory=TensorEdits)
+    metadata: MetadataEdits = field(default_factory=MetadataEdits)
+    plain: bool = False
+    allow_nonfinite: bool = False
 
     @property
     def most_bytes(self) -> int | None:
@@ -69,16 +85,17 @@ class Request:
         """Refuse what contradicts itself: the output's name, its format and its types."""
         suffix = self.output.suffix.lower()
         if self.to is None and suffix in FOREIGN:
-            hint = "name it NAME.gguf or NAME.safetensors, or a folder without such an ending"
-            raise UsageError(f"no {suffix} files are written", file=self.output, hint=hint)
+            hint = "name it NAME.gguf, NAME.safetensors, NAME.npz, or a folder without an ending"
+            why = ": PyTorch's files are pickles, which run code" if suffix in PICKLES else ""
+            raise UsageError(f"no {suffix} files are written{why}", file=self.output, hint=hint)
         named = SUFFIXES.get(suffix)
         if self.to == "hf" and named is not None:
             what = f"--to hf writes a folder, and the output ends in {self.output.suffix}"
             raise UsageError(what, file=self.output)
         check_name(self.name)
-        if self.name is not None and self.target == "safetensors":
+        if self.name is not None and self.target in {"safetensors", "npz"}:
             what, hint = (
-                "a safetensors file has no place for --name",
+                f"a {self.target} file has no place for --name",
                 "write a folder or a GGUF file",
             )
             raise UsageError(what, file=self.output, hint=hint)
@@ -88,6 +105,19 @@ class Request:
             hint = "name the output something.gguf"
             raise UsageError("--quantize needs a GGUF output", file=self.output, hint=hint)
         self._check_sizes()
+        self._check_plain()
+
+    def _check_plain(self) -> None:
+        """Refuse what a recipe is needed for where none is used."""
+        needing = {
+            "--recipe": self.recipe,
+            "--quantize": self.quantize,
+            "--name": self.name,
+            "--ignore-config": self.ignore,
+        }
+        asked = [option for option, value in needing.items() if value]
+        if self.plain and asked:
+            raise UsageError(f"--no-recipe and {asked[0]} exclude each other")
 
     def _check_sizes(self) -> None:
         """Refuse a limit of files that belongs to another format."""

@@ -6,18 +6,24 @@ takes the memory of a chunk; otherwise the tensor is made whole, and converted i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
 
 from maxtool.casting import cast, oddities
 from maxtool.conversion.output_tensors import natural, plain
 from maxtool.dtype import DType
-from maxtool.quantization import quantize
+from maxtool.errors import ModelMismatch
+from maxtool.quantization import QuantizationEncoding, quantize
 from maxtool.quantization.block import Float32
 from maxtool.quantization.codec import dequantize
 from maxtool.recipe import OutputTensor, Plan
 from maxtool.recipe.gathered_rows import Gathered, gathered
 from maxtool.recipe.step import Array
 from maxtool.weights import TensorSpec
+from maxtool.weights.stored_weight import StoredWeight
 from maxtool.weights.weight_data import lossy
 
 # Of the source, or of float32 elements if it is quantized. Rows are never parted.
@@ -30,6 +36,8 @@ def chunks(
     emission: OutputTensor,
     warn: Callable[[str], None],
     importance: Float32 | None = None,
+    *,
+    allow_nonfinite: bool = False,
 ) -> Iterator[Array]:
     """The payload of a tensor, in order; ``warn`` is told what is odd about it in the end.
 
@@ -44,11 +52,7 @@ def chunks(
         parts, encoding = _slabs(whole), kept
     else:
         parts, encoding = _slabs(plain(planned, emission)), None
-    if encoding and encoding is spec.encoding:
-        return parts
-    if encoding:
-        parts = (dequantize(part, encoding, tensor=spec.name) for part in parts)
-    return _cast(parts, spec, warn) if spec.encoding is None else _packed(parts, spec, importance)
+    return made(parts, spec, encoding, warn, importance, allow_nonfinite=allow_nonfinite)
 
 
 def _stored(planned: Plan, rows: Gathered) -> Iterator[Array]:
@@ -95,18 +99,82 @@ def _by_matrix(rows: Array, done: int, each: int) -> Iterator[tuple[int, Array]]
         start = end
 
 
-def _cast(parts: Iterator[Array], spec: TensorSpec, warn: Callable[[str], None]) -> Iterator[Array]:
+def stored_slabs(weight: StoredWeight) -> Iterator[Array]:
+    """All rows of a weight as they are stored."""
+    step = max(1, CHUNK_BYTES // (4 * max(1, weight.row_elements)))
+    for start in range(0, weight.row_count, step):
+        numbers = np.arange(start, min(start + step, weight.row_count))
+        yield weight.rows(numbers, range(weight.row_items))
+
+
+def made(
+    parts: Iterator[Array],
+    spec: TensorSpec,
+    encoding: QuantizationEncoding | None,
+    warn: Callable[[str], None],
+    importance: Float32 | None = None,
+    *,
+    allow_nonfinite: bool = False,
+) -> Iterator[Array]:
+    """The parts decoded, and as the type or the blocks that are written."""
+    if encoding and encoding is spec.encoding:
+        return parts
+    if encoding:
+        parts = (dequantize(part, encoding, tensor=spec.name) for part in parts)
+    if spec.encoding is not None:
+        return _packed(parts, spec, importance)
+    return _cast(parts, spec, warn, allow_nonfinite=allow_nonfinite)
+
+
+def _cast(
+    parts: Iterator[Array],
+    spec: TensorSpec,
+    warn: Callable[[str], None],
+    *,
+    allow_nonfinite: bool,
+) -> Iterator[Array]:
     """The parts as the type that is written."""
-    odd: frozenset[str] = frozenset()
-    lost, source = 0, spec.dtype
+    odd: Counter[str] = Counter()
+    source = spec.dtype
     for values in parts:
-        odd |= oddities(values)
+        odd += _counted(values)
         source = DType.from_numpy(values.dtype)
-        converted, count = (values, 0) if source is spec.dtype else cast(values, spec.dtype)
-        lost += count
-        if not lost:  # what follows is only counted
+        converted, lost = (values, 0) if source is spec.dtype else cast(values, spec.dtype)
+        odd[LOST] += lost
+        if allow_nonfinite or not odd[LOST]:  # what follows is only counted
             yield converted
-    if lost:
-        raise lossy(spec.name, source, spec.dtype, lost, spec.size)
-    if odd:
-        warn(f"{spec.name} holds {' and '.join(sorted(odd))}")
+    if source is not spec.dtype:
+        check_cast(replace(spec, dtype=source), spec, odd, allow_nonfinite=allow_nonfinite)
+    if +odd:
+        warn(f"{spec.name} holds {said(odd)}")
+
+
+# How values that another type does not hold are counted.
+LOST = "beyond the range of its type"
+
+
+def check_cast(
+    before: TensorSpec, after: TensorSpec, odd: Mapping[str, int], *, allow_nonfinite: bool
+) -> None:
+    """Refuse a cast of NaN, infinities, and finite values that are none in the other type."""
+    if allow_nonfinite or not any(odd.values()):
+        return
+    if odd.get(LOST):
+        raise lossy(after.name, before.dtype, after.dtype, odd[LOST], after.size)
+    what = f"{before.dtype.name} is cast to {after.dtype.name}, and there are {said(odd)}"
+    hint = "pass --allow-nonfinite to write them all the same"
+    raise ModelMismatch(what, tensor=after.name, hint=hint)
+
+
+def said(odd: Mapping[str, int]) -> str:
+    """Counts as words: ``2 NaN and 1 infinite``."""
+    return " and ".join(f"{count} {what}" for what, count in sorted(odd.items()) if count)
+
+
+def _counted(values: Array) -> Counter[str]:
+    """Count the values of a part that are not finite."""
+    if not DType.from_numpy(values.dtype).is_float() or not oddities(values):
+        return Counter()
+    with np.errstate(invalid="ignore"):
+        counts = {"NaN": np.isnan(values), "infinite": np.isinf(values)}
+    return Counter({what: int(np.count_nonzero(there)) for what, there in counts.items()})

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,20 +85,35 @@ def _write_payloads(
     arrays: Iterable[Payload],
     progress: Progress | None,
 ) -> None:
+    for offset, (spec, array) in zip(offsets, paired(specs, arrays), strict=True):
+        stream.seek(offset)
+        write_payload(stream, spec, array, progress)
+
+
+def paired(
+    specs: Sequence[TensorSpec], arrays: Iterable[Payload]
+) -> Iterator[tuple[TensorSpec, Payload]]:
+    """Each tensor with its array; ``MissingWeight`` and ``UnexpectedWeight`` if one is left."""
     iterator = iter(arrays)
-    for spec, offset in zip(specs, offsets, strict=True):
+    for spec in specs:
         array = next(iterator, None)
         if array is None:
             raise MissingWeight("no array was given for the tensor", tensor=spec.name)
-        _check(array, spec)
-        stream.seek(offset)
-        chunks = array.chunks if isinstance(array, Chunked) else [array]
-        written = sum(_write(stream, chunk, progress) for chunk in chunks)
-        if written != spec.nbytes:
-            what = f"{written} bytes were given where the file has {spec.nbytes}"
-            raise MisshapenWeight(what, tensor=spec.name)
+        yield spec, array
     if next(iterator, None) is not None:
         raise UnexpectedWeight(f"more than {len(specs)} arrays were given")
+
+
+def write_payload(
+    stream: IO[bytes], spec: TensorSpec, array: Payload, progress: Progress | None
+) -> None:
+    """Write one array, which must be what ``spec`` says; ``MisshapenWeight`` if it is not."""
+    _check(array, spec)
+    chunks = array.chunks if isinstance(array, Chunked) else [array]
+    written = sum(_write(stream, chunk, progress) for chunk in chunks)
+    if written != spec.nbytes:
+        what = f"{written} bytes were given where the file has {spec.nbytes}"
+        raise MisshapenWeight(what, tensor=spec.name)
 
 
 def _check(array: Payload, spec: TensorSpec) -> None:
@@ -108,7 +123,7 @@ def _check(array: Payload, spec: TensorSpec) -> None:
         raise MisshapenWeight(what, tensor=spec.name)
 
 
-def _write(stream: BinaryIO, array: NDArray[Any], progress: Progress | None) -> int:
+def _write(stream: IO[bytes], array: NDArray[Any], progress: Progress | None) -> int:
     """Write an array; returns its bytes."""
     payload = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     for start in range(0, payload.size, CHUNK_BYTES):

@@ -204,9 +204,11 @@ def header(
 
     Args:
         specs: The tensors, in any order; they are stored in :func:`storage_order`.
-        metadata: Strings; ``{"format": "pt"}`` if nothing is given, as most readers expect.
+        metadata: Strings; ``{"format": "pt"}`` if it is None, as most readers expect.
     """
-    content: dict[str, Any] = {METADATA: dict(sorted((metadata or DEFAULT_METADATA).items()))}
+    content: dict[str, Any] = {
+        METADATA: dict(sorted((DEFAULT_METADATA if metadata is None else metadata).items()))
+    }
     begins: dict[str, int] = {}
     end = 0
     for spec in storage_order(specs):
