@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from maxtool.cli import complete, options, quantizing, units
-from maxtool.cli.convert_options import EditOptions, FileOptions
+from maxtool.cli.convert_options import CheckOptions, EditOptions, FileOptions
 from maxtool.cli.output import Output
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def convert(
     dry_run: options.DryRun = False,
     ignore_config: options.IgnoreConfig = None,
     files: FileOptions = FileOptions(),  # noqa: B008 - frozen
+    checks: CheckOptions = CheckOptions(),  # noqa: B008 - frozen
     edits: EditOptions = EditOptions(),  # noqa: B008 - frozen
 ) -> None:
     """Rewrite a checkpoint as GGUF or as a Hugging Face folder, losing nothing not asked for."""
@@ -87,6 +88,8 @@ def convert(
         name=name,
         **files.parsed(),
         **edits.parsed(),
+        verify=checks.verify,
+        sha256=checks.sha256,
     )
     planned = conversion.prepare(request)
     for note in planned.notes:
@@ -117,7 +120,8 @@ def _show(out: Output, planned: Conversion, report: Report | None) -> None:
     verb = "would write" if report is None else "wrote"
     size = f"{planned.nbytes} bytes ({units.binary_size(planned.nbytes)})"
     recipe = f"recipe {planned.plan.recipe.name}" if planned.plan else "no recipe"
-    out.say(f"{verb} {_named(planned)}: {recipe}, tensors: {types}, {size}")
+    read_back = " (read back)" if report is not None and planned.request.verify else ""
+    out.say(f"{verb} {_named(planned)}: {recipe}, tensors: {types}, {size}{read_back}")
 
 
 def _named(planned: Conversion) -> str:
@@ -125,7 +129,8 @@ def _named(planned: Conversion) -> str:
     output, layout = planned.request.output, planned.layout
     if layout.replaced is None:
         return str(output)
-    return f"{output.with_name(layout.entry)} and {len(layout.parts) - 1} more files"
+    more = units.plural(len(layout.parts) - 1, "more file")
+    return f"{output.with_name(layout.entry)} and {more}"
 
 
 def _as_json(planned: Conversion, report: Report | None) -> dict[str, Any]:
@@ -148,5 +153,7 @@ def _as_json(planned: Conversion, report: Report | None) -> dict[str, Any]:
             for spec in planned.specs
         ],
         "notes": planned.notes,
+        "verified": report is not None and planned.request.verify,
+        "sha256": {} if report is None else report.sha256,
         "warnings": [] if report is None else report.warnings,
     }

@@ -43,6 +43,18 @@ class FileOptions:
         }
 
 
+@dataclass(frozen=True)
+class CheckOptions:
+    """Checks of the output."""
+
+    verify: Annotated[
+        bool, options.flag("--verify", help="Read the output back, and compare every tensor.")
+    ] = False
+    sha256: Annotated[
+        bool, options.flag("--sha256", help="Write a list of checksums, as sha256sum reads it.")
+    ] = False
+
+
 Texts = list[str] | None
 
 

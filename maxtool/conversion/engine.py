@@ -7,7 +7,7 @@ converted and written a few rows at a time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,16 +16,17 @@ from typing import Any
 from maxtool.conversion import metadata_edits
 from maxtool.conversion.description import described
 from maxtool.conversion.edits import edited
-from maxtool.conversion.layout import Layout, TensorFile, laid_out, staged_layout
+from maxtool.conversion.layout import Layout, TensorFile, checksum_lines, laid_out, staged_layout
 from maxtool.conversion.output_tensors import Origin, TensorSource, is_rounded, planned_tensors
 from maxtool.conversion.plain_copy import copied_description, copied_tensors
+from maxtool.conversion.read_back import read_back
 from maxtool.conversion.replaceable import strangers
 from maxtool.conversion.request import DIALECT, SHARDED, Request
 from maxtool.conversion.streaming import chunks, made, stored_slabs
 from maxtool.conversion.verification import verify_safetensors
 from maxtool.conversion.writers import WRITERS
 from maxtool.errors import UsageError
-from maxtool.files import check_output, check_parts, check_space
+from maxtool.files import check_output, check_parts, check_space, sha256
 from maxtool.quantization.scheme import files_read
 from maxtool.recipe import OutputTensor, Plan, find_recipe, load_recipe, plan, written_keys
 from maxtool.recipe.quantized_types import QuantizedTypes
@@ -74,8 +75,7 @@ class Conversion:
     @cached_property
     def files(self) -> dict[str, int]:
         """Return the exact bytes of every file of the output, by name."""
-        files = {file.name: file.nbytes(self.request) for file in self.layout.files}
-        return files | {name: len(data) for name, data in self.layout.beside.items()}
+        return self.layout.sizes(self.request)
 
     @property
     def nbytes(self) -> int:
@@ -97,12 +97,14 @@ class Report:
         nbytes: Its bytes.
         warnings: What was odd about the data.
         rounded: Tensors whose values the recipe's operations rounded.
+        sha256: The checksums of its files, where they were asked for.
     """
 
     output: Path
     nbytes: int
     warnings: list[str] = field(default_factory=list)
     rounded: set[str] = field(default_factory=set)
+    sha256: dict[str, str] = field(default_factory=dict)
 
 
 def prepare(request: Request) -> Conversion:
@@ -110,7 +112,7 @@ def prepare(request: Request) -> Conversion:
     request.check()
     checkpoint = open_checkpoint(request.source)
     # Whether there are parts, which have names of their own, is not known yet.
-    free = request.force or request.most_bytes is not None
+    free = request.force or request.most_bytes is not None or request.sha256
     sources = (*checkpoint.protected, *files_read(request.quantize))
     check_output(request.output, force=free, sources=sources)
     _check_replaceable(request)
@@ -158,6 +160,13 @@ def convert(conversion: Conversion, progress: Callable[[int], None] | None = Non
             (folder / name).write_bytes(data)
             if progress is not None:
                 progress(len(data))
+        if request.verify:
+            for file in layout.files:
+                payloads = _payloads(conversion, file, Report(request.output, 0))
+                read_back(folder / file.name, file, payloads, request.target, request.output)
+        if layout.checksums:
+            report.sha256 = {name: sha256(folder / name) for name in layout.listed}
+            (folder / layout.checksums).write_bytes(checksum_lines(report.sha256))
         conversion.checkpoint.check_unchanged()
         _check_replaceable(request)  # it may hold other things by now
     if report.rounded:
@@ -206,10 +215,15 @@ def _write(
     progress: Callable[[int], None] | None,
 ) -> None:
     request, specs = conversion.request, [spec for spec, _ in file.tensors]
-    arrays = (_payload(conversion, spec, origin, report) for spec, origin in file.tensors)
+    arrays = _payloads(conversion, file, report)
     WRITERS[request.target].write(path, specs, arrays, file.metadata, progress)
     if request.target in SHARDED:
         verify_safetensors(path, specs, request.output)
+
+
+def _payloads(conversion: Conversion, file: TensorFile, report: Report) -> Iterator[Payload]:
+    """The payloads of a file, one after the other."""
+    return (_payload(conversion, spec, origin, report) for spec, origin in file.tensors)
 
 
 def _payload(conversion: Conversion, spec: TensorSpec, origin: Origin, report: Report) -> Payload:

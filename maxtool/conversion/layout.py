@@ -11,13 +11,14 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from maxtool.conversion.output_tensors import TensorSource
+from maxtool.conversion.replaceable import CHECKSUMS
 from maxtool.conversion.request import Request
 from maxtool.conversion.writers import WRITERS
 from maxtool.errors import UsageError
@@ -27,6 +28,7 @@ from maxtool.weights.names import natural_key
 
 STEM = "model"  # of the files in a folder
 SPLIT_NUMBER = "split.no"
+SHA256_DIGITS = 64
 INDEX = ".safetensors.index.json"
 
 
@@ -59,6 +61,7 @@ class Layout:
         files: Those with tensors.
         beside: The content of the others, by name.
         entry: The file that readers begin with.
+        checksums: The file that lists the others' checksums, if there is one.
         replaced: The names of files that such an output replaces beside it; None where the output
             is one file or a folder, which is replaced itself.
     """
@@ -67,12 +70,32 @@ class Layout:
     beside: Mapping[str, bytes]
     entry: str
     replaced: re.Pattern[str] | None = None
+    checksums: str | None = None
+
+    @property
+    def listed(self) -> list[str]:
+        """The names of all files but the list of checksums."""
+        return [*(file.name for file in self.files), *self.beside]
 
     @property
     def parts(self) -> list[str]:
         """The names of all files, first the one that readers begin with."""
-        names = [*(file.name for file in self.files), *self.beside]
+        names = [*self.listed, *([self.checksums] if self.checksums else [])]
         return [self.entry, *(name for name in names if name != self.entry)]
+
+    def sizes(self, request: Request) -> dict[str, int]:
+        """The exact bytes of every file, by name."""
+        sizes = {file.name: file.nbytes(request) for file in self.files}
+        sizes |= {name: len(data) for name, data in self.beside.items()}
+        if self.checksums:
+            empty = dict.fromkeys(self.listed, "0" * SHA256_DIGITS)
+            sizes[self.checksums] = len(checksum_lines(empty))
+        return sizes
+
+
+def checksum_lines(digests: Mapping[str, str]) -> bytes:
+    """A list of checksums by file, as ``sha256sum`` writes and checks it."""
+    return "".join(f"{digest}  {name}\n" for name, digest in digests.items()).encode()
 
 
 def laid_out(
@@ -82,6 +105,22 @@ def laid_out(
     beside: Mapping[str, bytes],
 ) -> Layout:
     """Lay tensors out in one file, or in as many as the request's limit asks for."""
+    layout = _tensor_files(request, tensors, metadata, beside)
+    if not request.sha256:
+        return layout
+    if request.target == "hf":
+        return replace(layout, checksums=CHECKSUMS)
+    name = f"{request.output.name}.sha256"
+    others = layout.replaced.pattern if layout.replaced else re.escape(layout.entry)
+    return replace(layout, checksums=name, replaced=re.compile(f"{others}|{re.escape(name)}"))
+
+
+def _tensor_files(
+    request: Request,
+    tensors: Sequence[TensorSource],
+    metadata: Mapping[str, Any],
+    beside: Mapping[str, bytes],
+) -> Layout:
     cut = [list(tensors)]
     if request.most_bytes is not None:
         cut = CUTS[request.target](tensors, request.most_bytes)

@@ -18,7 +18,8 @@ TENSORS = re.compile(
 )
 # What else convert, or save_pretrained of transformers' classes, puts beside them.
 PROCESSORS = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
-BESIDE = frozenset({CONFIG, GENERATION, *CARRIED, *PROCESSORS, *sentences.BESIDE})
+CHECKSUMS = "SHA256SUMS"
+BESIDE = frozenset({CHECKSUMS, CONFIG, GENERATION, *CARRIED, *PROCESSORS, *sentences.BESIDE})
 
 
 def strangers(folder: Path) -> list[str]:

@@ -52,6 +52,8 @@ class Request:
         metadata: What is done to the metadata of the output.
         plain: Whether tensors are copied under their names, without a recipe.
         allow_nonfinite: Whether NaN, infinities and what becomes infinite are cast.
+        verify: Whether the output is read back and compared.
+        sha256: Whether a list of the files' checksums is written.
         split_max_size: Bytes of tensors in a split of GGUF at most; one file when not given.
     """
 
@@ -70,6 +72,8 @@ class Request:
     metadata: MetadataEdits = field(default_factory=MetadataEdits)
     plain: bool = False
     allow_nonfinite: bool = False
+    verify: bool = False
+    sha256: bool = False
 
     @property
     def most_bytes(self) -> int | None:
