@@ -76,6 +76,12 @@ class EditOptions:
     ] = None
     set_: Annotated[Texts, _texts("--set", "KEY=VALUE", "Set a key of the metadata.")] = None
     remove: Annotated[Texts, _texts("--remove", "KEY", "Remove a key of the metadata.")] = None
+    merge_lora: Annotated[
+        str | None,
+        typer.Option(
+            "--merge-lora", metavar="FOLDER", help="Merge a LoRA adapter of peft into the weights."
+        ),
+    ] = None
     no_recipe: Annotated[
         bool, options.flag("--no-recipe", help="Copy tensors under their names, without a recipe.")
     ] = False
@@ -101,6 +107,7 @@ class EditOptions:
         return {
             "edits": edits,
             "metadata": metadata,
+            "adapter": options.local_source(self.merge_lora) if self.merge_lora else None,
             "plain": self.no_recipe,
             "allow_nonfinite": self.allow_nonfinite,
         }

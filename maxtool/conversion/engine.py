@@ -32,6 +32,7 @@ from maxtool.recipe import OutputTensor, Plan, find_recipe, load_recipe, plan, w
 from maxtool.recipe.quantized_types import QuantizedTypes
 from maxtool.weights import Checkpoint, TensorSpec, open_checkpoint
 from maxtool.weights.formats.payload import Chunked, Payload
+from maxtool.weights.lora import merged
 from maxtool.weights.names import listed
 
 
@@ -85,7 +86,7 @@ class Conversion:
     @property
     def sources(self) -> tuple[Path, ...]:
         """Return the files that are read, which nothing may be written over."""
-        return (*self.checkpoint.protected, *files_read(self.request.quantize))
+        return _sources(self.checkpoint, self.request)
 
 
 @dataclass
@@ -111,10 +112,11 @@ def prepare(request: Request) -> Conversion:
     """Plan a conversion from headers, and check all that can be checked before it is run."""
     request.check()
     checkpoint = open_checkpoint(request.source)
+    if request.adapter is not None:
+        checkpoint = merged(checkpoint, request.adapter)
     # Whether there are parts, which have names of their own, is not known yet.
     free = request.force or request.most_bytes is not None or request.sha256
-    sources = (*checkpoint.protected, *files_read(request.quantize))
-    check_output(request.output, force=free, sources=sources)
+    check_output(request.output, force=free, sources=_sources(checkpoint, request))
     _check_replaceable(request)
     planned = None if request.plain else _matched(checkpoint, request)
     quantized = QuantizedTypes({}, [])
@@ -178,6 +180,12 @@ def convert(conversion: Conversion, progress: Callable[[int], None] | None = Non
 
 
 # --- planning ------------------------------------------------------------------------------------
+
+
+def _sources(checkpoint: Checkpoint, request: Request) -> tuple[Path, ...]:
+    """The files and folders that are read, which nothing may be written over."""
+    adapter = () if request.adapter is None else (request.adapter,)
+    return (*checkpoint.protected, *adapter, *files_read(request.quantize))
 
 
 def _check_replaceable(request: Request) -> None:

@@ -53,6 +53,7 @@ class Request:
         plain: Whether tensors are copied under their names, without a recipe.
         allow_nonfinite: Whether NaN, infinities and what becomes infinite are cast.
         verify: Whether the output is read back and compared.
+        adapter: The folder of a LoRA adapter that is merged into the weights.
         sha256: Whether a list of the files' checksums is written.
         split_max_size: Bytes of tensors in a split of GGUF at most; one file when not given.
     """
@@ -74,6 +75,7 @@ class Request:
     allow_nonfinite: bool = False
     verify: bool = False
     sha256: bool = False
+    adapter: Path | None = None
 
     @property
     def most_bytes(self) -> int | None:
