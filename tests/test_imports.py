@@ -39,13 +39,14 @@ FLOORS = (
 )
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 # Who imports modules by names in strings, and how these begin: eager operations find the compiler,
-# which registers itself, compiled modules what writes artifacts, and the reader of artifacts how
-# quantized weights are packed, from below; the program imports the file of the command that is
-# asked for.
+# and quantizers the compiled ones, which register themselves; compiled modules what writes
+# artifacts, and the reader of artifacts how quantized weights are packed, from below; the program
+# imports the file of the command that is asked for.
 MODULE_NAME = re.compile(r"maxtool\.[\w.]*")
 BY_NAME = {
     ("graph/executor.py", "maxtool.compiler.compiling_executor"),
     ("nn/saving.py", "maxtool.artifact.saving"),
+    ("quantization/acceleration.py", "maxtool.compiler.quantizers.compiled_quantizers"),
     ("weights/packed_blocks.py", "maxtool.compiler.quantized_packing"),
     ("cli/app.py", "maxtool.cli."),
 }
@@ -305,10 +306,18 @@ def is_guarded(file: Path) -> bool:
     return all(node in inside for node in result)
 
 
-def loaded_by(*commands: list[str]) -> set[str]:
+# Lets quantizers be compiled for any number of elements.
+ALWAYS_COMPILED = """
+from maxtool.quantization import codec
+codec.WORTHWHILE = {True: 1, False: 1}
+"""
+
+
+def loaded_by(*commands: list[str], before: str = "") -> set[str]:
     """The top-level packages that are loaded when the commands have succeeded."""
     code = f"""
 import json, sys
+{before}
 from maxtool.cli.app import app
 for command in {commands!r}:
     try:
@@ -328,16 +337,21 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert not heavy & loaded_by(arguments)
 
 
-def test_inspect_and_convert_never_load_the_compiler(tmp_path: Path) -> None:
-    result = str(tmp_path / "fireside.gguf")
+def test_only_quantizing_loads_the_compiler(tmp_path: Path) -> None:
+    result, quantized = str(tmp_path / "fireside.gguf"), str(tmp_path / "quantized.gguf")
     loaded = loaded_by(
         ["inspect-weights", str(SAMPLE)],
-        ["convert", str(SAMPLE), "-o", result, "--quantize", "Q8_0"],
+        ["convert", str(SAMPLE), "-o", result],
         ["inspect-weights", result, "--metadata"],
         ["convert", result, "-o", str(tmp_path / "back")],
+        ["convert", str(SAMPLE), "-o", quantized, "--quantize", "Q8_0"],  # too little to compile
     )
     assert "maxtool" in loaded
     assert not {"tvm", "tvm_ffi", "torch", "transformers"} & loaded
+    assert "tvm" in loaded_by(
+        ["convert", str(SAMPLE), "-o", quantized, "--force", "--quantize", "Q8_0"],
+        before=ALWAYS_COMPILED,
+    )
 
 
 def test_compiling_imports_no_framework(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ from maxtool.conversion.verification import verify_safetensors
 from maxtool.conversion.writers import WRITERS
 from maxtool.errors import UsageError
 from maxtool.files import check_output, check_parts, check_space, sha256
+from maxtool.quantization import QuantizationEncoding, accelerated
 from maxtool.quantization.scheme import files_read
 from maxtool.recipe import OutputTensor, Plan, find_recipe, load_recipe, plan, written_keys
 from maxtool.recipe.quantized_types import QuantizedTypes
@@ -87,6 +88,15 @@ class Conversion:
     def sources(self) -> tuple[Path, ...]:
         """Return the files that are read, which nothing may be written over."""
         return _sources(self.checkpoint, self.request)
+
+    @property
+    def quantized_elements(self) -> dict[QuantizationEncoding, int]:
+        """Count the elements of each encoding that tensors are quantized to."""
+        counts: Counter[QuantizationEncoding] = Counter()
+        if self.request.quantize is not None:
+            for spec in self.specs:
+                counts.update({spec.encoding: spec.size} if spec.encoding else {})
+        return dict(counts)
 
 
 @dataclass
@@ -154,7 +164,7 @@ def convert(conversion: Conversion, progress: Callable[[int], None] | None = Non
     """Run a planned conversion; ``progress`` is told the bytes written since the last call."""
     request, layout = conversion.request, conversion.layout
     report = Report(request.output, conversion.nbytes)
-    with staged_layout(request, layout) as folder:
+    with staged_layout(request, layout) as folder, accelerated(conversion.quantized_elements):
         for file in layout.files:
             _write(conversion, file, folder / file.name, report, progress)
         for name, data in layout.beside.items():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from maxtool.quantization import (
     ternary,
     uneven,
 )
+from maxtool.quantization.acceleration import compiled_for, find_quantizer
 from maxtool.quantization.block import NOTHING, BlockColumns, Codec, Float32, Records, UInt8
 from maxtool.quantization.encoding import QuantizationEncoding
 from maxtool.quantization.importance import Importance
@@ -26,6 +28,9 @@ from maxtool.quantization.importance import Importance
 # Elements worked on at a time: a few temporaries fit a core's second cache. Not a power of two: the
 # rows of a chunk's columns would then share their places in the cache.
 CHUNK_ELEMENTS = 64_000
+# Elements for which NumPy takes longer than the compiler takes to be loaded: of encodings that
+# search for scales, and of others.
+WORTHWHILE = {True: 1 << 23, False: 1 << 27}
 # The float16 fields of the encodings that can be written.
 SCALES = frozenset({"d", "m", "dmin"})
 
@@ -82,10 +87,13 @@ def quantize(
             if not np.isfinite(columns.magnitude).all():
                 raise ModelMismatch(f"{encoding.name} cannot hold NaN or infinity", tensor=tensor)
             encode(columns, records[part])
-            _check_scales(records[part], encoding, tensor)
 
-    searches = codec.searches or (codec.by_rows and importance is not None)
-    in_parts(len(blocks), _step(encoding), work, threads=MAX_THREADS if searches else 1)
+    compiled = None if importance is not None else find_quantizer(encoding, array.dtype)
+    left = [slice(0, len(blocks))] if compiled is None else compiled(blocks, result)
+    threads = MAX_THREADS if codec.searches or (codec.by_rows and importance is not None) else 1
+    for run in left:
+        in_parts(run.stop - run.start, _step(encoding), _from(run.start, work), threads=threads)
+    _check_scales(records, encoding, tensor)
     return result.reshape(shape)
 
 
@@ -124,6 +132,21 @@ def _weigher(
     by_rows = CODECS[encoding].by_rows
     size = encoding.elements_per_block
     return Importance.of(importance, array, size, by_rows=by_rows, tensor=tensor).of_blocks
+
+
+def accelerated(
+    elements: Mapping[QuantizationEncoding, int],
+) -> AbstractContextManager[None]:
+    """Let arrays be quantized by compiled code within, if there is enough to do."""
+    work = sum(
+        count / WORTHWHILE[CODECS[encoding].searches] for encoding, count in elements.items()
+    )
+    return compiled_for(elements if work >= 1 else ())
+
+
+def _from(start: int, work: Callable[[slice], None]) -> Callable[[slice], None]:
+    """Do the work with what begins at ``start``."""
+    return lambda part: work(slice(start + part.start, start + part.stop))
 
 
 def _step(encoding: QuantizationEncoding) -> int:

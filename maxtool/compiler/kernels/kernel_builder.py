@@ -37,9 +37,10 @@ class Kernel:
         """A dimension known only at run time."""
         return tirx.Var(name, "int64")
 
-    def argument(self, name: str, shape: Indices, dtype: str = "float32") -> Buffer:
-        """The next parameter: a contiguous tensor."""
-        return T.arg(name, T.buffer(tuple(shape), dtype, layout=None, buffer_name=name))
+    def argument(self, name: str, shape: Indices, dtype: str = "float32", align: int = 0) -> Buffer:
+        """The next parameter: a contiguous tensor, at a multiple of ``align`` bytes; TVM's if 0."""
+        buffer = T.buffer(tuple(shape), dtype, align=align, layout=None, buffer_name=name)
+        return T.arg(name, buffer)
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""Quantizers compiled for this machine: the bytes of ``maxtool.quantization``, in less time."""

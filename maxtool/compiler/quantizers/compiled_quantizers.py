@@ -1,0 +1,80 @@
+"""Quantizers of this process, each compiled in memory when it is first asked for."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import tvm_ffi
+from numpy.typing import NDArray
+
+from maxtool.compiler.cpu_target import CpuTarget, cpu_target
+from maxtool.compiler.kernels.cpu import builder
+from maxtool.compiler.kernels.cpu.builder import PrimFunc
+from maxtool.compiler.quantizers import legacy_quantizers
+from maxtool.compiler.quantizers.batches import ALIGNMENT, block_quantizer
+from maxtool.dtype import DType
+from maxtool.quantization import QuantizationEncoding
+from maxtool.quantization.acceleration import register
+from maxtool.quantization.block import UInt8
+from maxtool.runtime.loader.host import set_threads
+
+QUANTIZERS = {**legacy_quantizers.QUANTIZERS}
+SOURCES = {DType[name].to_numpy(): name for name in ALIGNMENT}
+
+# TVM's threads serve one caller at a time.
+_one_at_a_time = Lock()
+
+
+class CompiledQuantizer:
+    """A quantizer for blocks of one type, on all threads."""
+
+    def __init__(self, encoding: QuantizationEncoding, dtype: str, target: CpuTarget) -> None:
+        set_threads(0)
+        self.batch = target.tile.width
+        kernel = kernel_for(encoding, dtype, target)
+        self._storage = builder.STORAGE[dtype]
+        self._run = builder.build({"quantize": kernel}, target.tvm)["quantize"]
+
+    def __call__(self, blocks: NDArray[Any], records: UInt8) -> list[slice]:
+        """Write the records of blocks; returns which it left, in slices."""
+        if not len(blocks):
+            return []
+        left = np.zeros(-(-len(blocks) // self.batch), np.int32)
+        source = np.ascontiguousarray(blocks).view(self._storage)
+        with _one_at_a_time:
+            self._run(*map(tvm_ffi.from_dlpack, (_writable(source), records, left)))
+        return _runs(left, self.batch, len(blocks))
+
+
+def kernel_for(encoding: QuantizationEncoding, dtype: str, target: CpuTarget) -> PrimFunc:
+    """Build the kernel of a target: as many blocks at a time as a register has lanes."""
+    return block_quantizer(encoding, dtype, target.tile.width, QUANTIZERS[encoding])
+
+
+@cache
+def quantizer(encoding: QuantizationEncoding, dtype: np.dtype[Any]) -> CompiledQuantizer | None:
+    """Return the quantizer for an encoding and a type of elements, if there is one."""
+    if encoding not in QUANTIZERS or dtype not in SOURCES:
+        return None
+    return CompiledQuantizer(encoding, SOURCES[dtype], cpu_target())
+
+
+def _writable(array: NDArray[Any]) -> NDArray[Any]:
+    """The memory of an array that is only read, as DLPack lets TVM have it; not kept alive."""
+    if array.flags.writeable:
+        return array
+    memory = (ctypes.c_uint8 * array.nbytes).from_address(array.ctypes.data)
+    return np.ndarray(array.shape, array.dtype, memoryview(memory))
+
+
+def _runs(left: NDArray[np.int32], batch: int, blocks: int) -> list[slice]:
+    """The blocks of batches that are left, those of neighbours together."""
+    edges = np.flatnonzero(np.diff(left, prepend=0, append=0)).reshape(-1, 2)
+    return [slice(first * batch, min(end * batch, blocks)) for first, end in edges.tolist()]
+
+
+register(quantizer)

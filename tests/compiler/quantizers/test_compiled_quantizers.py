@@ -1,0 +1,184 @@
+"""Compiled quantizers write the bytes of the NumPy codecs, and leave to these what is odd."""
+
+from __future__ import annotations
+
+import builtins
+import re
+import sys
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from maxtool.compiler.cpu_target import LEVELS, CpuTarget, cpu_target
+from maxtool.compiler.quantizers import compiled_quantizers
+from maxtool.compiler.quantizers.compiled_quantizers import (
+    QUANTIZERS,
+    CompiledQuantizer,
+    kernel_for,
+)
+from maxtool.errors import ModelMismatch
+from maxtool.quantization import QuantizationEncoding, acceleration, codec, quantize
+from maxtool.quantization.acceleration import compiled_for
+from tests.compiler.kernels.assembly import assembly
+from tests.effort import examples
+from tests.quantization.block_samples import samples
+
+E = QuantizationEncoding
+HOST = cpu_target()
+SMALLER = {
+    name: target
+    for name in LEVELS
+    if set((target := cpu_target(f"cpu:{name}")).features) <= set(HOST.features)
+}
+# Multiplications and additions in one instruction, of x86 and aarch64.
+CONTRACTED = re.compile(r"\tv?fn?m(?:add|sub|la|ls)\w*\t")
+
+each_encoding = pytest.mark.parametrize("encoding", list(QUANTIZERS), ids=lambda one: one.name)
+
+
+@cache
+def compiled(encoding: E, dtype: str = "float32", target: CpuTarget = HOST) -> CompiledQuantizer:
+    return CompiledQuantizer(encoding, dtype, target)
+
+
+def by_both(values: np.ndarray, encoding: E) -> tuple[np.ndarray, np.ndarray]:
+    """The bytes of the codec, and those that compiled code and the codec write together."""
+    expected = quantize(values, encoding)
+    with compiled_for([encoding]):
+        return expected, quantize(values, encoding)
+
+
+@each_encoding
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("name", list(samples()))
+def test_bytes_of_the_codec(encoding: E, dtype: str, name: str) -> None:
+    values = samples()[name]
+    if dtype == "float16":
+        values = np.clip(values, -60000, 60000)
+    values = values.astype(getattr(ml_dtypes, dtype, dtype))
+    expected, actual = by_both(values, encoding)
+    np.testing.assert_array_equal(actual, expected)
+
+
+@each_encoding
+@pytest.mark.parametrize("cpu", list(SMALLER))
+def test_bytes_on_other_cpus(encoding: E, cpu: str) -> None:
+    values = np.concatenate(list(samples().values())).reshape(-1, encoding.elements_per_block)
+    expected = quantize(values, encoding)
+    actual = expected.copy()
+    for run in (quantizer := compiled(encoding, "float32", SMALLER[cpu]))(values, actual):
+        actual[run] = quantize(values[run], encoding)
+    assert quantizer.batch == SMALLER[cpu].tile.width
+    np.testing.assert_array_equal(actual, expected)
+
+
+@each_encoding
+def test_little_is_left_to_the_codec(encoding: E) -> None:
+    values = samples()["groups of several sorts"].reshape(-1, encoding.elements_per_block)
+    records = np.empty((len(values), encoding.block_size), np.uint8)
+    assert compiled(encoding)(values, records) == []
+    np.testing.assert_array_equal(records, quantize(values, encoding))
+
+
+@each_encoding
+@pytest.mark.parametrize("blocks", [0, 1, 15, 16, 17, 331])
+def test_any_number_of_blocks(encoding: E, blocks: int) -> None:
+    shape = (blocks, encoding.elements_per_block)
+    values = np.random.default_rng(blocks).standard_normal(shape, np.float32)
+    expected, actual = by_both(values, encoding)
+    np.testing.assert_array_equal(actual, expected)
+
+
+@each_encoding
+def test_arrays_that_lie_anywhere(encoding: E) -> None:
+    size = encoding.elements_per_block
+    raw = np.random.default_rng(0).standard_normal(64 * size + 1, np.float32)[1:]
+    raw.flags.writeable = False
+    for values in (raw.reshape(-1, size), raw.reshape(-1, 2 * size)[:, size:]):
+        expected, actual = by_both(values, encoding)
+        np.testing.assert_array_equal(actual, expected)
+
+
+@each_encoding
+@given(data=st.data())
+@settings(max_examples=examples(20, 200), deadline=None)
+def test_bytes_of_the_codec_for_any_numbers(encoding: E, data: st.DataObject) -> None:
+    largest = data.draw(st.sampled_from([1.0, 3.0, 2.0**-140, 2.0**-30, 2.0**13]))
+    numbers = st.floats(-float(largest), float(largest), width=32)
+    shape = (data.draw(st.integers(1, 3)), encoding.elements_per_block)
+    fill = data.draw(st.sampled_from([0.0, -0.0, largest, -largest]))
+    values = data.draw(hnp.arrays(np.float32, shape, elements=numbers, fill=st.just(fill)))
+    expected, actual = by_both(values, encoding)
+    np.testing.assert_array_equal(actual, expected)
+
+
+@each_encoding
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, 3e38])
+@pytest.mark.parametrize("place", [0, 5000])
+def test_what_cannot_be_written_is_refused(encoding: E, number: float, place: int) -> None:
+    values = samples()["bell"][:2].repeat(4, axis=0)
+    values.reshape(-1)[place] = number
+    with pytest.raises(ModelMismatch) as expected:
+        quantize(values, encoding, tensor="a.weight")
+    with compiled_for([encoding]), pytest.raises(ModelMismatch) as caught:
+        quantize(values, encoding, tensor="a.weight")
+    assert str(caught.value) == str(expected.value)
+
+
+@each_encoding
+@pytest.mark.parametrize("cpu", ["znver4", "x86-64-v3", "x86-64", "neoverse-n1"])
+def test_no_product_is_contracted_with_a_sum(encoding: E, cpu: str) -> None:
+    target = cpu_target(f"cpu:{cpu}")
+    assert not CONTRACTED.search(assembly(target, kernel_for(encoding, "float32", target)))
+
+
+def test_contractions_would_be_seen() -> None:
+    for line in ("\tvfmadd231ps\t%zmm0", "\tfmla\tv0.4s", "\tvfnmsub213ps\t%ymm1"):
+        assert CONTRACTED.search(line)
+
+
+@pytest.fixture
+def nothing_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acceleration, "_registered", [])
+    monkeypatch.delitem(sys.modules, acceleration.PROVIDER)
+
+
+@pytest.mark.usefixtures("nothing_registered")
+def test_numpy_where_there_is_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    import_any = builtins.__import__
+
+    def without_tvm(name: str, *rest: Any) -> Any:
+        if name.partition(".")[0] == "tvm_ffi":
+            raise ImportError(name)
+        return import_any(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without_tvm)
+    expected, actual = by_both(samples()["bell"], E.Q8_0)
+    np.testing.assert_array_equal(actual, expected)
+
+
+def test_numpy_where_the_compiler_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("no such target")
+
+    compiled_quantizers.quantizer.cache_clear()
+    monkeypatch.setattr(compiled_quantizers, "block_quantizer", fail)
+    expected, actual = by_both(samples()["bell"], E.Q8_0)
+    np.testing.assert_array_equal(actual, expected)
+
+
+def test_they_are_used_where_there_is_enough_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    little = {E.Q8_0: 1000, E.Q4_K: 1000}
+    with codec.accelerated(little):
+        assert acceleration.find_quantizer(E.Q8_0, np.dtype(np.float32)) is None
+    monkeypatch.setattr(codec, "WORTHWHILE", {True: 2000, False: 2000})
+    with codec.accelerated(little):
+        assert acceleration.find_quantizer(E.Q8_0, np.dtype(np.float32)) is not None
+        assert acceleration.find_quantizer(E.Q8_0, np.dtype(np.float64)) is None
+    assert acceleration.find_quantizer(E.Q8_0, np.dtype(np.float32)) is None
