@@ -14,7 +14,11 @@ from numpy.typing import NDArray
 from maxtool.compiler.cpu_target import CpuTarget, cpu_target
 from maxtool.compiler.kernels.cpu import builder
 from maxtool.compiler.kernels.cpu.builder import PrimFunc
-from maxtool.compiler.quantizers import legacy_quantizers
+from maxtool.compiler.quantizers import (
+    affine_quantizers,
+    legacy_quantizers,
+    symmetric_quantizers,
+)
 from maxtool.compiler.quantizers.batches import ALIGNMENT, block_quantizer
 from maxtool.dtype import DType
 from maxtool.quantization import QuantizationEncoding
@@ -22,7 +26,11 @@ from maxtool.quantization.acceleration import register
 from maxtool.quantization.block import UInt8
 from maxtool.runtime.loader.host import set_threads
 
-QUANTIZERS = {**legacy_quantizers.QUANTIZERS}
+QUANTIZERS = {
+    **legacy_quantizers.QUANTIZERS,
+    **affine_quantizers.QUANTIZERS,
+    **symmetric_quantizers.QUANTIZERS,
+}
 SOURCES = {DType[name].to_numpy(): name for name in ALIGNMENT}
 
 # TVM's threads serve one caller at a time.

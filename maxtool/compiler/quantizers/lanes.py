@@ -47,7 +47,7 @@ class Lanes:
     def __init__(self, width: int) -> None:
         self.width = width
 
-    def number(self, value: float) -> b.Expr:
+    def number(self, value: float | np.float32) -> b.Expr:
         """A vector of one float32."""
         return b.splat(float(np.float32(value)), self.width)
 
@@ -133,6 +133,14 @@ class Lanes:
     def is_finite(self, value: b.Expr) -> b.Expr:
         """Return whether a number is neither NaN nor infinite."""
         return (self.as_bits(value) & self.bits(MAGNITUDE)) < self.bits(INFINITY_BITS)
+
+    def is_nonzero(self, value: b.Expr) -> b.Expr:
+        """Return whether a number is not zero; NaN is not."""
+        return (self.as_bits(value) & self.bits(MAGNITUDE)) > self.bits(0)
+
+    def flags(self, where: b.Expr) -> b.Expr:
+        """1 where something holds, else 0."""
+        return tirx.Select(where, self.bits(1), self.bits(0))
 
     def half(self, value: b.Expr) -> b.Expr:
         """The bits of the nearest float16, in uint32."""

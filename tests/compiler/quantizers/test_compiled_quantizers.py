@@ -47,10 +47,13 @@ def compiled(encoding: E, dtype: str = "float32", target: CpuTarget = HOST) -> C
     return CompiledQuantizer(encoding, dtype, target)
 
 
-def by_both(values: np.ndarray, encoding: E) -> tuple[np.ndarray, np.ndarray]:
+def by_both(
+    values: np.ndarray, encoding: E, *, works: bool = True
+) -> tuple[np.ndarray, np.ndarray]:
     """The bytes of the codec, and those that compiled code and the codec write together."""
     expected = quantize(values, encoding)
     with compiled_for([encoding]):
+        assert (acceleration.find_quantizer(encoding, values.dtype) is not None) is works
         return expected, quantize(values, encoding)
 
 
@@ -159,7 +162,7 @@ def test_numpy_where_there_is_no_compiler(monkeypatch: pytest.MonkeyPatch) -> No
         return import_any(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", without_tvm)
-    expected, actual = by_both(samples()["bell"], E.Q8_0)
+    expected, actual = by_both(samples()["bell"], E.Q8_0, works=False)
     np.testing.assert_array_equal(actual, expected)
 
 
@@ -169,7 +172,7 @@ def test_numpy_where_the_compiler_fails(monkeypatch: pytest.MonkeyPatch) -> None
 
     compiled_quantizers.quantizer.cache_clear()
     monkeypatch.setattr(compiled_quantizers, "block_quantizer", fail)
-    expected, actual = by_both(samples()["bell"], E.Q8_0)
+    expected, actual = by_both(samples()["bell"], E.Q8_0, works=False)
     np.testing.assert_array_equal(actual, expected)
 
 
