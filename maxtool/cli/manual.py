@@ -16,7 +16,9 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "convert": (
         "maxtool convert Llama-3.2-1B -o llama.gguf --quantize Q4_K_M",
         "maxtool convert llama.gguf -o llama-folder --dtype bfloat16",
-        "maxtool convert Llama-3.2-1B -o llama.gguf --dry-run",
+        "maxtool convert Llama-3.2-1B -o llama.gguf --split-max-size 2G --dry-run",
+        "maxtool convert Llama-3.2-1B -o merged --merge-lora my-adapter --verify",
+        "maxtool convert a.gguf -o b.gguf --no-recipe --set general.name=Mine",
     ),
     "compile": (
         "maxtool compile Llama-3.2-1B -o llama --context 4096 --check",
@@ -69,7 +71,7 @@ ALWAYS = (0, 2, 3, 6, 130, 141)
 # What a command may answer beside those.
 ENDINGS: Mapping[str, tuple[int, ...]] = {
     "inspect-weights": (1,),
-    "convert": (4,),
+    "convert": (1, 4),
     "compile": (1, 4, 5),
     "run": (1, 4),
     "embed": (1, 4),

@@ -1,4 +1,4 @@
-"""The file formats: a module with ``read`` for each, and ``check`` and ``write`` for two.
+"""The file formats: a module with ``read`` for each, and ``check`` and ``write`` for three.
 
 A reader checks all that a header says. ``MalformedFile`` is what contradicts the format,
 ``InputError`` what is not supported.
