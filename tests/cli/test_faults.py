@@ -94,6 +94,24 @@ def test_a_file_that_may_not_become_so_large(tmp_path: Path, name: str) -> None:
     assert (tmp_path / name).stat().st_ino == before
 
 
+@pytest.mark.parametrize("option", ["--split-max-size", "--sha256"])
+def test_several_files_of_which_one_may_not_become_so_large(tmp_path: Path, option: str) -> None:
+    """Leave every old file as it was, and none of the new ones."""
+    options = [option, "30K"] if option == "--split-max-size" else [option]
+    first = begin(tmp_path / "out.gguf", *options)
+    assert first.communicate(timeout=120)[0].startswith("wrote")
+    before = {name: (tmp_path / name).read_bytes() for name in names(tmp_path)}
+    assert len(before) > 1
+    process = begin(
+        tmp_path / "out.gguf",
+        *("--force", *options),
+        limit=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000)),
+    )
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 6, said
+    assert {name: (tmp_path / name).read_bytes() for name in names(tmp_path)} == before
+
+
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="needs a file system of its own")
 def test_a_disk_that_fills_up(tmp_path: Path) -> None:
     """Fail when another process takes the room that there was during planning."""
