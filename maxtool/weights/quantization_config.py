@@ -14,6 +14,9 @@ from maxtool.weights.tensor_info import TensorInfo
 
 QUANTIZATION = "quantization_config"
 
+# What becomes of weights, by whether GGUF's blocks hold their numbers.
+READ = {False: "decoded as they are read", True: "read as GGUF's blocks"}
+
 Tensors = Mapping[str, TensorInfo]
 Config = Mapping[str, object]
 
@@ -74,8 +77,10 @@ def _acted_upon(
         rounded = said.get("quant_method") == float8_settings.COMPRESSED
         return scaled_float8.paired(tensors, block, rounded=rounded)
     found = schemes.seen_as_weights(tensors, schemes.layouts(said, metadata), view)
-    labels = [info.label for info in found.values() if isinstance(info, QuantizedTensor)]
-    if not labels and view is not None:
+    weights = [info for info in found.values() if isinstance(info, QuantizedTensor)]
+    if not weights and view is not None:
         raise Unsupported("the file has no tensors of this method")
-    counts = Counter(labels).items()
-    return found, tuple(f"{n} {label} weights are decoded as they are read" for label, n in counts)
+    counts = Counter((info.label, info.encoding is not None) for info in weights)
+    return found, tuple(
+        f"{n} {label} weights are {READ[kept]}" for (label, kept), n in counts.items()
+    )

@@ -9,7 +9,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
+from typer.testing import CliRunner
 
+from maxtool.cli.app import app
 from maxtool.dtype import DType
 from maxtool.errors import MalformedFile
 from maxtool.quantization import QuantizationEncoding
@@ -54,6 +56,19 @@ def test_transformers_decodes_the_same_numbers(tmp_path: Path) -> None:
     decoded = checkpoint.read(NAME).astype(DType.bfloat16).data.transpose(0, 2, 1)
     expected = recorded["decoded"].view(ml_dtypes.bfloat16)
     np.testing.assert_array_equal(decoded.astype(np.float32), expected.astype(np.float32))
+
+
+def test_gguf_keeps_the_blocks(tmp_path: Path) -> None:
+    folder = tmp_path / "m"
+    folder.mkdir()
+    checkpoint = saved(folder, *drawn(2, 8, 2))
+    assert checkpoint.notes == ("1 MXFP4 weights are read as GGUF's blocks",)
+    output = tmp_path / "a.gguf"
+    result = CliRunner().invoke(app, ["convert", str(folder), "-o", str(output), "--no-recipe"])
+    assert result.exit_code == 0, result.stderr
+    written = open_checkpoint(output)
+    assert written.tensors[NAME].encoding is QuantizationEncoding.MXFP4
+    assert written.read(NAME).data.tobytes() == checkpoint.read(NAME).data.tobytes()
 
 
 def test_some_rows_are_read(tmp_path: Path) -> None:
