@@ -7,14 +7,10 @@ from typing import Any, TypeAlias
 
 from maxtool.dtype import DType
 from maxtool.graph import BufferType, DimLike, Tensor, ops
-from maxtool.quantization import QuantizationEncoding
+from maxtool.graph.ops.quantized_cache import BLOCK, WORD
 
 # Keys and values; quantized, the scales of each follow it.
 Cache: TypeAlias = tuple[Tensor, ...]
-
-# Elements of a head that share a scale.
-WORD = 4  # of them in an int32
-BLOCK = QuantizationEncoding.Q8_0.elements_per_block
 
 # The order in which a cache has the dimensions of ``[batch, seq, heads, width]``, by the axis of
 # positions.

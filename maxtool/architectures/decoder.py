@@ -103,7 +103,9 @@ class Decoder(Module[[Tensor], Tensor]):
         return self._step(input_ids, (position, slot), cache)
 
     def _step(self, input_ids: Tensor, location: Location, cache: Sequence[Tensor]) -> Tensor:
-        count = len(cache) // len(self.rooms)
+        count, rest = divmod(len(cache), len(self.rooms))
+        if rest:
+            raise ValueError(f"{len(cache)} buffers of the cache are not as many for each layer")
         layers = [tuple(cache[at : at + count]) for at in range(0, len(cache), count)]
         return self._logits(self._hidden(input_ids, location, layers)[:, -1])
 

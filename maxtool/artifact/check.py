@@ -7,7 +7,7 @@ that a recipe reads a checkpoint as it was meant: the original model can.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -140,11 +140,11 @@ def _result(trial: RecordedCheck, model: Runner, observe: Observe | None) -> Com
         return error.what.removeprefix(f"{trial.name}: ")
 
 
-def _require_finite(trials: RecordedChecks) -> None:
+def _require_finite(trials: Sequence[RecordedCheck], against: str) -> None:
     """Refuse a reference without a result: it would agree with an artifact that has none either."""
-    counts = {trial.name: int((~np.isfinite(trial.expected)).sum()) for trial in trials.each}
+    counts = {trial.name: int((~np.isfinite(trial.expected)).sum()) for trial in trials}
     if problems := [f"{name}: {count} values" for name, count in counts.items() if count]:
-        what = f"what {FAILED[trials.against]} computes is NaN or infinite"
+        what = f"what {FAILED[against]} computes is NaN or infinite"
         raise ParityFailed(what, problems=problems, hint="look for damaged or overflowing weights")
 
 
@@ -168,12 +168,11 @@ def trials_of(
     ]
     asked = _asked(contents, length, allowed)
     each = [replace(trial, expected=trial.run(runner)) for trial in asked]
+    _require_finite(each, reference.name)
     if reference is GRAPHS and (contents.rounding or exact):
         each = with_rounding(contents, each)
     tokens = length if contents.context else 0
-    trials = RecordedChecks(tuple(each), reference.name, tokens, tuple(unreached))
-    _require_finite(trials)
-    return trials
+    return RecordedChecks(tuple(each), reference.name, tokens, tuple(unreached))
 
 
 def _asked(contents: Contents, length: int, allowed: Tolerance) -> Iterator[RecordedCheck]:

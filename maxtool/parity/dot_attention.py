@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from maxtool.graph.ops.quantized_cache import BLOCK
 from maxtool.parity.activation_rounding import rounded
 from maxtool.parity.array_types import Array, Definitions, Floats, Integers
-from maxtool.quantization import QuantizationEncoding
-from maxtool.quantization.codec import quantize
+from maxtool.quantization.legacy import BELOW_HALF
 
 
 def _attended(scores: Floats, value: Floats) -> Floats:
@@ -116,12 +116,16 @@ def _write_slot_keys(
 
 
 def _quantize(x: Floats, packed: bool) -> tuple[Array, Array]:
-    """Quants and scales of a row's blocks, by the codec of files."""
-    encoding = QuantizationEncoding.Q8_0
-    rows = quantize(x.astype(np.float32), encoding)
-    blocks = rows.reshape(*x.shape[:-1], -1, encoding.block_size)
-    quants = blocks[..., 2:].view("i1").reshape(x.shape)
-    return quants.view("<i4") if packed else quants, blocks[..., :2].view("<f2")[..., 0]
+    """Quants and scales of blocks: as the codec of files has it, and what that refuses in NaN."""
+    blocks = x.astype(np.float32).reshape(*x.shape[:-1], -1, BLOCK)
+    largest = np.abs(blocks).max(-1)
+    finite = np.isfinite(largest)
+    scales = np.where(finite, largest, np.float32(np.nan)) / np.float32(127)
+    with np.errstate(all="ignore"):  # scales of 0, and those that float16 cannot hold
+        inverse = np.where(scales > 0, np.float32(1) / scales, np.float32(0))
+        quants = np.where(finite[..., None], blocks, 0) * inverse[..., None]
+        quants = (quants + np.copysign(BELOW_HALF, quants)).astype(np.int8).reshape(x.shape)
+        return quants.view("<i4") if packed else quants, scales.astype(np.float16)
 
 
 def _scaled(quants: Integers, scales: Floats, axis: int) -> Floats:
@@ -144,7 +148,7 @@ def _quantized_attention(
     turned = np.ascontiguousarray(key.astype("<i4").swapaxes(2, 3)).view("i1")
     keys, values = _scaled(turned.swapaxes(2, 3), key_scale, 2), _scaled(value, value_scale, 3)
     options |= {"transposed": True}
-    queries = rounded(query, QuantizationEncoding.Q8_0.elements_per_block)
+    queries = rounded(query, BLOCK)
     if slot is None:
         return _cached_attention(queries, keys, values, position, **options)
     return _slot_attention(queries, keys, values, position, slot, **options)

@@ -18,7 +18,7 @@ from maxtool.artifact.request import SaveRequest
 from maxtool.artifact.saving import planned as plan
 from maxtool.artifact.writing import make
 from maxtool.compiler.cpu_target import TILES
-from maxtool.compiler.kernels.cpu import attention_task as cpu_attention
+from maxtool.compiler.kernels.cpu import key_block
 from maxtool.compiler.kernels.cuda import experts, flash_mma, linear
 from maxtool.dtype import DType
 from maxtool.errors import InputError, ParityFailed
@@ -160,7 +160,7 @@ def rows_beyond_which_kernels_differ() -> list[int]:
     tiles = [*linear.TILES, experts.TILE]
     return [
         *(one.mr for one in TILES.values()),
-        cpu_attention.ROWS,
+        key_block.ROWS,
         linear.FEW,
         experts.FEW,
         flash_mma.ROWS,

@@ -13,6 +13,7 @@ from maxtool.graph import CPU, BufferType, Graph, Tensor, TensorType, executor, 
 from maxtool.graph.ops.operation_table import OPS
 from maxtool.parity import evaluate
 from maxtool.parity.definitions import COMPUTED, DEFINITIONS, MOVED, UNDEFINED
+from maxtool.quantization import QuantizationEncoding, quantize
 
 Array = np.ndarray[Any, Any]
 rng = np.random.default_rng(7)
@@ -364,3 +365,15 @@ def test_every_operation_has_a_definition_or_a_reason() -> None:
 def test_every_definition_is_compared() -> None:
     nothing = {"print", "shape_to_tensor"}  # see test_evaluator.py
     assert {one.op for one in CASES} | nothing == DEFINITIONS.keys()
+
+
+def test_blocks_that_files_cannot_hold() -> None:
+    """NaN and infinities give NaN scales, too large numbers infinite ones; others are ggml's."""
+    x = np.random.default_rng(3).standard_normal((1, 1, 1, 160)).astype(np.float32)
+    x[..., 5], x[..., 40], x[..., 70] = np.nan, np.inf, 1e7
+    quants, scales = DEFINITIONS["quantize_q8_0"](x, packed=False)
+    np.testing.assert_array_equal(np.isnan(scales[0, 0, 0]), [True, True, False, False, False])
+    assert np.isinf(scales[0, 0, 0, 2])
+    packed = quantize(x[..., 96:], QuantizationEncoding.Q8_0).reshape(2, 34)
+    np.testing.assert_array_equal(quants[0, 0, 0, 96:], packed[:, 2:].view(np.int8).reshape(-1))
+    np.testing.assert_array_equal(scales[0, 0, 0, 3:], packed[:, :2].view(np.float16)[:, 0])

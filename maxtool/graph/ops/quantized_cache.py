@@ -10,9 +10,8 @@ from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 from maxtool.quantization import QuantizationEncoding
 
-# Elements of a head that share a scale.
+BLOCK = QuantizationEncoding.Q8_0.elements_per_block  # elements of a head that share a scale
 WORD = 4  # quants in an int32
-BLOCK = QuantizationEncoding.Q8_0.elements_per_block
 
 
 @rule("quantize_q8_0")
