@@ -119,7 +119,7 @@ def _show(out: Output, planned: Conversion, report: Report | None) -> None:
     types = ", ".join(f"{count} {name}" for name, count in sorted(planned.types.items()))
     verb = "would write" if report is None else "wrote"
     size = f"{planned.nbytes} bytes ({units.binary_size(planned.nbytes)})"
-    recipe = f"recipe {planned.plan.recipe.name}" if planned.plan else "no recipe"
+    recipe = f"recipe {planned.recipe.name}" if planned.recipe else "no recipe"
     read_back = " (read back)" if report is not None and planned.request.verify else ""
     out.say(f"{verb} {_named(planned)}: {recipe}, tensors: {types}, {size}{read_back}")
 
@@ -138,7 +138,7 @@ def _as_json(planned: Conversion, report: Report | None) -> dict[str, Any]:
         "source": str(planned.request.source),
         "output": str(planned.request.output),
         "format": planned.request.target,
-        "recipe": planned.plan.recipe.name if planned.plan else None,
+        "recipe": planned.recipe.name if planned.recipe else None,
         "dry_run": report is None,
         "bytes": planned.nbytes,
         "types": planned.types,

@@ -82,6 +82,14 @@ class EditOptions:
             "--merge-lora", metavar="FOLDER", help="Merge a LoRA adapter of peft into the weights."
         ),
     ] = None
+    base: Annotated[
+        str | None,
+        typer.Option(
+            "--base",
+            metavar="PATH",
+            help="The base model of SOURCE, an adapter: folder or GGUF file.",
+        ),
+    ] = None
     no_recipe: Annotated[
         bool, options.flag("--no-recipe", help="Copy tensors under their names, without a recipe.")
     ] = False
@@ -108,6 +116,7 @@ class EditOptions:
             "edits": edits,
             "metadata": metadata,
             "adapter": options.local_source(self.merge_lora) if self.merge_lora else None,
+            "base": options.local_source(self.base) if self.base else None,
             "plain": self.no_recipe,
             "allow_nonfinite": self.allow_nonfinite,
         }

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from maxtool.conversion import metadata_edits
+from maxtool.conversion.adapters import ConvertedAdapter, converted_adapter
 from maxtool.conversion.description import described
 from maxtool.conversion.edits import edited
 from maxtool.conversion.layout import Layout, TensorFile, checksum_lines, laid_out, staged_layout
@@ -29,11 +30,19 @@ from maxtool.errors import UsageError
 from maxtool.files import check_output, check_parts, check_space, sha256
 from maxtool.quantization import QuantizationEncoding, accelerated
 from maxtool.quantization.scheme import files_read
-from maxtool.recipe import OutputTensor, Plan, find_recipe, load_recipe, plan, written_keys
+from maxtool.recipe import (
+    OutputTensor,
+    Plan,
+    Recipe,
+    find_recipe,
+    load_recipe,
+    plan,
+    written_keys,
+)
 from maxtool.recipe.quantized_types import QuantizedTypes
 from maxtool.weights import Checkpoint, TensorSpec, open_checkpoint
 from maxtool.weights.formats.payload import Chunked, Payload
-from maxtool.weights.lora import merged
+from maxtool.weights.lora import is_adapter, merged
 from maxtool.weights.names import listed
 
 
@@ -44,11 +53,12 @@ class Conversion:
     Attributes:
         request: What was asked.
         checkpoint: The source.
-        plan: The source, matched with its recipe; None for plain copies.
+        plan: The source, matched with its recipe; None for plain copies and adapters.
         tensors: What is written, in order, each with how it is made, or what it holds.
         layout: The files of the output.
         notes: What is worth knowing before it is run.
         quantized: How tensors are quantized; without types if they are not.
+        recipe: The recipe that was used; None for plain copies.
     """
 
     request: Request
@@ -58,6 +68,7 @@ class Conversion:
     layout: Layout
     notes: list[str]
     quantized: QuantizedTypes
+    recipe: Recipe | None = None
 
     @property
     def specs(self) -> list[TensorSpec]:
@@ -121,14 +132,18 @@ class Report:
 def prepare(request: Request) -> Conversion:
     """Plan a conversion from headers, and check all that can be checked before it is run."""
     request.check()
-    checkpoint = open_checkpoint(request.source)
+    adapter = _adapter(request)
+    if adapter is None:
+        checkpoint = open_checkpoint(request.source)
+    else:
+        checkpoint, request = adapter.checkpoint, replace(request, base=adapter.base)
     if request.adapter is not None:
         checkpoint = merged(checkpoint, request.adapter)
     # Whether there are parts, which have names of their own, is not known yet.
     free = request.force or request.most_bytes is not None or request.sha256
     check_output(request.output, force=free, sources=_sources(checkpoint, request))
     _check_replaceable(request)
-    planned = None if request.plain else _matched(checkpoint, request)
+    planned = None if request.plain or adapter else _matched(checkpoint, request)
     quantized = QuantizedTypes({}, [])
     if planned is None:
         tensors, notes = copied_tensors(checkpoint, request)
@@ -137,17 +152,31 @@ def prepare(request: Request) -> Conversion:
     tensors = edited(tensors, request.edits, allow_nonfinite=request.allow_nonfinite)
     specs = [spec for spec, _ in tensors]
     WRITERS[request.target].check(specs)
-    description = (
-        copied_description(checkpoint, specs, request)
-        if planned is None
-        else described(planned, specs, request, quantized.importance)
-    )
+    if planned is not None:
+        description = described(planned, specs, request, quantized.importance)
+    elif adapter is not None:
+        description = adapter.description
+    else:
+        description = copied_description(checkpoint, specs, request)
     description = metadata_edits.apply(description, request.metadata, request.target)
     layout = laid_out(request, tensors, description.metadata, description.files)
     notes = [*checkpoint.notes, *(planned.notes if planned else ()), *notes, *description.notes]
-    conversion = Conversion(request, checkpoint, planned, tensors, layout, notes, quantized)
+    used = planned or adapter
+    recipe = used.recipe if used else None
+    conversion = Conversion(request, checkpoint, planned, tensors, layout, notes, quantized, recipe)
     _check_free(conversion)
     return conversion
+
+
+def _adapter(request: Request) -> ConvertedAdapter | None:
+    """The adapter that is the source, in the names of GGUF; None if it is another checkpoint."""
+    if is_adapter(request.source) and not request.plain:
+        request.check_adapter()
+        return converted_adapter(request)
+    if request.base is not None:
+        what = "--base is for an adapter of peft as the source, and this is none"
+        raise UsageError(what, file=request.source)
+    return None
 
 
 def _matched(checkpoint: Checkpoint, request: Request) -> Plan:
@@ -194,8 +223,8 @@ def convert(conversion: Conversion, progress: Callable[[int], None] | None = Non
 
 def _sources(checkpoint: Checkpoint, request: Request) -> tuple[Path, ...]:
     """The files and folders that are read, which nothing may be written over."""
-    adapter = () if request.adapter is None else (request.adapter,)
-    return (*checkpoint.protected, *adapter, *files_read(request.quantize))
+    others = [path for path in (request.adapter, request.base) if path is not None]
+    return (*checkpoint.protected, *others, *files_read(request.quantize))
 
 
 def _check_replaceable(request: Request) -> None:

@@ -55,6 +55,7 @@ class Request:
         verify: Whether the output is read back and compared.
         adapter: The folder of a LoRA adapter that is merged into the weights.
         sha256: Whether a list of the files' checksums is written.
+        base: The base model of an adapter that is converted: its folder, or its GGUF file.
         split_max_size: Bytes of tensors in a split of GGUF at most; one file when not given.
     """
 
@@ -76,6 +77,7 @@ class Request:
     verify: bool = False
     sha256: bool = False
     adapter: Path | None = None
+    base: Path | None = None
 
     @property
     def most_bytes(self) -> int | None:
@@ -112,6 +114,20 @@ class Request:
             raise UsageError("--quantize needs a GGUF output", file=self.output, hint=hint)
         self._check_sizes()
         self._check_plain()
+
+    def check_adapter(self) -> None:
+        """Refuse what does not go with an adapter as the source."""
+        if self.target != "gguf":
+            what = f"an adapter becomes a GGUF file, and the output is {self.target}"
+            hint = "--merge-lora ADAPTER merges it into its base model, --no-recipe copies it"
+            raise UsageError(what, file=self.output, hint=hint)
+        refused = {
+            "--quantize": self.quantize,
+            "--merge-lora": self.adapter,
+            "--split-max-size": self.split_max_size,
+        }
+        if asked := [option for option, value in refused.items() if value is not None]:
+            raise UsageError(f"{asked[0]} is not for adapters", file=self.source)
 
     def _check_plain(self) -> None:
         """Refuse what a recipe is needed for where none is used."""

@@ -1,9 +1,9 @@
 """Recipes: how a model is recognised, configured and made of tensors, in either direction."""
 
-from maxtool.recipe.bind import OutputTensor, emissions, left_out
+from maxtool.recipe.bind import BoundRule, OutputTensor, bind, emissions, left_out
 from maxtool.recipe.computed import computed_tensors
 from maxtool.recipe.load import find_recipe, load_recipe
-from maxtool.recipe.match_checkpoint import plan
+from maxtool.recipe.match_checkpoint import declared_shapes, plan
 from maxtool.recipe.plan import Binding, Plan
 from maxtool.recipe.read_config import ResolvedConfig, resolve_config
 from maxtool.recipe.recipe_files import hidden, recipe_names
@@ -13,13 +13,16 @@ from maxtool.recipe.write_config import written_keys, written_notes
 
 __all__ = [
     "Binding",
+    "BoundRule",
     "Dialect",
     "OutputTensor",
     "Plan",
     "Recipe",
     "Recognition",
     "ResolvedConfig",
+    "bind",
     "computed_tensors",
+    "declared_shapes",
     "emissions",
     "find_recipe",
     "hidden",

@@ -26,6 +26,8 @@ from maxtool.weights.scaled_float8 import VALUE_TYPES
 if TYPE_CHECKING:
     from maxtool.architectures import Architecture
 
+# Of a model whose tensors are not at hand; the deepest published models have some 130.
+MAX_LAYERS = 1 << 12
 PLAIN_FLOATS = frozenset({DType.float16, DType.bfloat16, DType.float32, DType.float64})
 
 
@@ -40,25 +42,42 @@ def plan(recipe: Recipe, checkpoint: Checkpoint, *, ignore: frozenset[str] = fro
     tensors = renamed(renames, checkpoint.tensors)
     made = Plan(recipe, checkpoint, dialect(checkpoint), resolved.values, tensors, resolved.notes)
     made.unused += clashes(renames, checkpoint.tensors)
-    module = _declared(recipe, checkpoint, resolved.values)
+    most = len(checkpoint.tensors)
+    module = _declared(recipe, checkpoint, resolved.values, most, f"the file only {most} tensors")
     made.context = module.context
-    for parameter, weight in module.raw_state_dict().items():
-        _bind(made, parameter, tuple(int(dim) for dim in weight.shape))
+    for parameter, shape in _shapes(module).items():
+        _bind(made, parameter, shape)
     classify_unused(made)
     return made
 
 
-def _declared(recipe: Recipe, checkpoint: Checkpoint, values: Mapping[str, Any]) -> Architecture:
+def declared_shapes(
+    recipe: Recipe, checkpoint: Checkpoint, values: Mapping[str, Any]
+) -> dict[str, Shape]:
+    """The shapes of all parameters of a model of which only the configuration is at hand."""
+    said = f"{MAX_LAYERS} are the most"
+    return _shapes(_declared(recipe, checkpoint, values, MAX_LAYERS, said))
+
+
+def _shapes(module: Architecture) -> dict[str, Shape]:
+    """The shapes of all parameters that a module has, by name."""
+    weights = module.raw_state_dict().items()
+    return {name: tuple(int(dim) for dim in weight.shape) for name, weight in weights}
+
+
+def _declared(
+    recipe: Recipe, checkpoint: Checkpoint, values: Mapping[str, Any], most: int, said: str
+) -> Architecture:
     """Build the recipe's architecture for the parameters that it declares.
 
-    Refuse first a configuration that asks for more layers than the file has tensors.
+    Refuse first a configuration that asks for more than ``most`` layers.
     """
     from maxtool.architectures import build
 
-    layers, tensors = values.get("n_layers", 0), len(checkpoint.tensors)
-    if layers > tensors:
+    layers = values.get("n_layers", 0)
+    if layers > most:
         raise ConfigurationError(
-            f"the configuration has {layers} layers and the file only {tensors} tensors",
+            f"the configuration has {layers} layers and {said}",
             file=checkpoint.config_file or checkpoint.path,
         )
     try:

@@ -1,4 +1,4 @@
-"""LoRA adapters of the peft library, merged into the float weights that they were trained for.
+"""LoRA adapters of the peft library: what they change, and merging it into float weights.
 
 The layout is that of `save_pretrained` in peft: adapter_config.json, and the two factors of each
 change in adapter_model.safetensors. A merged weight is W + scale * B @ A, computed in float32 and
@@ -24,7 +24,7 @@ from maxtool.weights.checkpoint import Checkpoint, open_checkpoint
 from maxtool.weights.composite import CompositeTensor, View, stored_parts
 from maxtool.weights.jsonfile import read_object
 from maxtool.weights.names import listed
-from maxtool.weights.source_file import stamp
+from maxtool.weights.source_file import Stamp, stamp
 from maxtool.weights.tensor_info import TensorInfo
 from maxtool.weights.weight_data import lossy
 
@@ -39,7 +39,7 @@ SECOND = frozenset(second for second, _ in FACTORS.values())
 PLAIN_NAME = re.compile(r"[\w.]+")
 # Ways to begin that change the weights beneath the adapter too, so that it fits no other weights.
 CHANGED_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")
-# Options under which a merged weight would be another than W + scale * B @ A.
+# Options under which a weight would become another than W + scale * B @ A.
 REFUSED = (
     *("use_dora", "use_qalora", "use_bdlora", "lora_bias", "layer_replication"),
     *("alora_invocation_tokens", "trainable_token_indices", "target_parameters"),
@@ -83,6 +83,48 @@ class MergedTensor(CompositeTensor):
         return merged
 
 
+@dataclass(frozen=True)
+class Adapter:
+    """An adapter: its folder, what its configuration says, and its tensors."""
+
+    folder: Path
+    config: Mapping[str, Any]
+    checkpoint: Checkpoint
+
+    @property
+    def seen(self) -> dict[Path, Stamp]:
+        """Every file of it, as it was when it was opened."""
+        file = self.folder / CONFIG
+        return {**self.checkpoint.seen, file: stamp(file)}
+
+    @property
+    def changed(self) -> list[str]:
+        """The names of the weights that it changes, as its base model has them."""
+        parted = map(_parted, self.checkpoint.tensors)
+        return list(dict.fromkeys(f"{module}.weight" for module, factor in parted if factor))
+
+    @property
+    def beneath(self) -> list[str]:
+        """The names of whole weights in it, those that it was trained on."""
+        return [name for name in self.checkpoint.tensors if name.endswith(BENEATH)]
+
+
+def is_adapter(path: Path) -> bool:
+    """Return whether a path is the folder of an adapter."""
+    return (path / CONFIG).is_file()
+
+
+def open_adapter(folder: Path) -> Adapter:
+    """Open an adapter, reading its configuration and the headers of its tensors.
+
+    Raises:
+        MissingFile: If the folder lacks a file of an adapter.
+        InputError: If it changes weights in another way than by W + scale * B @ A.
+    """
+    config = _read_config(folder)
+    return Adapter(folder, config, open_checkpoint(folder / TENSORS))
+
+
 def merged(checkpoint: Checkpoint, folder: Path) -> Checkpoint:
     """A checkpoint with an adapter merged into its weights.
 
@@ -91,33 +133,38 @@ def merged(checkpoint: Checkpoint, folder: Path) -> Checkpoint:
         InputError: If it holds what cannot be merged.
         ModelMismatch: If parts of it fit no weight; it lists them all.
     """
-    config = _read_config(folder)
-    adapter = open_checkpoint(folder / TENSORS)
-    changes, problems = _matched(checkpoint, adapter, config)
+    adapter = open_adapter(folder)
+    changes, problems = matched(adapter, checkpoint.tensors)
+    for name in adapter.beneath:
+        problems += _unlike(checkpoint, adapter.checkpoint, name)
     if problems:
-        what = "the adapter does not fit the checkpoint"
-        raise ModelMismatch(what, file=folder, problems=listed(problems))
-    file = folder / CONFIG
+        raise unfit(adapter, "the checkpoint", problems)
     return replace(
         checkpoint,
         tensors={**checkpoint.tensors, **changes},
-        seen={**checkpoint.seen, **adapter.seen, file: stamp(file)},
+        seen={**checkpoint.seen, **adapter.seen},
         notes=(*checkpoint.notes, f"an adapter is merged into {len(changes)} tensors"),
     )
 
 
+def unfit(adapter: Adapter, what: str, problems: list[str]) -> ModelMismatch:
+    """The error that an adapter does not fit, which lists the parts that do not."""
+    said = f"the adapter does not fit {what}"
+    return ModelMismatch(said, file=adapter.folder, problems=listed(problems))
+
+
 def _read_config(folder: Path) -> Mapping[str, Any]:
-    """The adapter's configuration, if it describes one that can be merged."""
+    """The adapter's configuration, if it says that all changes are W + scale * B @ A."""
     file = folder / CONFIG
     for name in (CONFIG, TENSORS):
         if not (folder / name).is_file():
             raise MissingFile(f"an adapter of peft has a file {name}", file=folder)
     config = read_object(file)
     if config.get("peft_type") != "LORA":
-        raise InputError(f"peft_type is {config.get('peft_type')!r}; LORA can be merged", file=file)
+        raise InputError(f"peft_type is {config.get('peft_type')!r:.80}; LORA is read", file=file)
     asked = [key for key in REFUSED if config.get(key)]
     if asked:
-        raise InputError(f"an adapter with {asked[0]} cannot be merged", file=file)
+        raise InputError(f"an adapter with {asked[0]} is not supported", file=file)
     begun = str(config.get("init_lora_weights")).lower()
     if begun.startswith(CHANGED_BASE):
         what = f"init_lora_weights is {begun}, which changed the weights beneath the adapter too"
@@ -127,25 +174,25 @@ def _read_config(folder: Path) -> Mapping[str, Any]:
     return config
 
 
-def _matched(
-    checkpoint: Checkpoint, adapter: Checkpoint, config: Mapping[str, Any]
-) -> tuple[dict[str, TensorInfo], list[str]]:
-    """The tensors that change, and lines on parts of the adapter that fit none."""
-    changes: dict[str, TensorInfo] = {}
+def matched(
+    adapter: Adapter, tensors: Mapping[str, TensorInfo]
+) -> tuple[dict[str, MergedTensor], list[str]]:
+    """The tensors that change, by name, and lines on parts of the adapter that fit none."""
+    changes: dict[str, MergedTensor] = {}
     problems: list[str] = []
-    for name, info in adapter.tensors.items():
+    held = adapter.checkpoint.tensors
+    for name, info in held.items():
         module, factor = _parted(name)
         if name.endswith(BENEATH):
-            problems += _unlike(checkpoint, adapter, name)
             continue
-        if factor in SECOND and f"{name[: -len(factor)]}{_first_of(factor)}" in adapter.tensors:
+        if factor in SECOND and f"{name[: -len(factor)]}{_first_of(factor)}" in held:
             continue
         target = f"{module}.weight" if factor in FACTORS else module
-        base = checkpoint.tensors.get(target)
+        base = tensors.get(target)
         try:
             if base is None:
                 raise ValueError(f"the checkpoint has no {target}")
-            changes[target] = _change(base, info, name, factor, adapter, config)
+            changes[target] = _change(base, info, name, factor, adapter.checkpoint, adapter.config)
         except ValueError as error:
             problems.append(f"{name}: {error}")
     return changes, problems
@@ -182,10 +229,10 @@ def _change(
     factor: str,
     adapter: Checkpoint,
     config: Mapping[str, Any],
-) -> TensorInfo:
+) -> MergedTensor:
     """The tensor as it is with its part of the adapter; ``ValueError`` if that does not fit."""
     if not factor:
-        raise ValueError("a whole tensor beside the factors; only these are merged")
+        raise ValueError("a whole tensor beside the factors; only these are read")
     if factor not in FACTORS:
         raise ValueError("its first factor is missing")
     other, embedding = FACTORS[factor]
@@ -193,7 +240,7 @@ def _change(
     if second is None:
         raise ValueError("its second factor is missing")
     if base.encoding is not None or not base.dtype.is_float():
-        raise ValueError(f"{base.name} is {base.type_name}, and only float weights are merged")
+        raise ValueError(f"{base.name} is {base.type_name}, and only float weights can change")
     transposed = embedding or config.get("fan_in_fan_out") is True
     shape = tuple(reversed(base.shape)) if transposed else base.shape
     if len(shape) != 2 or (second.shape[:1], info.shape[1:]) != (shape[:1], shape[1:]):
