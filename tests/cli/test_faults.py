@@ -14,9 +14,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from maxtool.conversion import Request, convert, prepare
+from maxtool.errors import ChangedFile
 from maxtool.weights import open_checkpoint
 from tests.effort import thinned
 
@@ -128,5 +131,58 @@ def test_a_disk_that_fills_up(tmp_path: Path) -> None:
         pytest.skip("no file system may be made here")
     assert done.returncode == 6, done.stderr
     assert "No space left" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+# Outputs of several files, by what cuts them.
+CUT: dict[str, dict[str, Any]] = {
+    "out": {"shard_size": 30_000},
+    "out.gguf": {"split_max_size": 30_000},
+}
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_a_source_that_is_cut_while_several_files_are_written(tmp_path: Path, name: str) -> None:
+    """Cut the source behind the first file: the old output stays, and nothing else."""
+    source, folder = shutil.copytree(SOURCE, tmp_path / "source"), tmp_path / "to"
+    folder.mkdir()
+    convert(prepare(Request(source, folder / name, **CUT[name])))
+    before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    assert len(before) > 2
+    planned = prepare(Request(source, folder / name, force=True, **CUT[name]))
+    done = 0
+
+    def cut(nbytes: int) -> None:
+        nonlocal done
+        done += nbytes
+        if done > 30_000:
+            os.truncate(source / "model.safetensors", 20_000)
+
+    with pytest.raises(ChangedFile):
+        convert(planned, cut)
+    assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
+    assert not [entry for entry in names(folder) if entry.startswith(".")]
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="needs a file system of its own")
+@pytest.mark.parametrize("options", [["out", "--shard-size"], ["out.gguf", "--split-max-size"]])
+def test_a_read_only_place_for_several_files(tmp_path: Path, options: list[str]) -> None:
+    """Mount it so: the user who runs the tests may be one whom no permissions stop."""
+    name, option = options
+    mounted = f"mount -t tmpfs -o ro tmpfs {tmp_path} && "
+    run = f"{sys.executable} -m maxtool convert {SOURCE} -o {tmp_path}/{name} {option} 30K"
+    script = f"{mounted}{run}; code=$?; ls -A {tmp_path}; exit $code"
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", script],
+        capture_output=True,
+        check=False,
+        cwd=ROOT,
+        text=True,
+    )
+    if "mount:" in done.stderr or "unshare:" in done.stderr:
+        pytest.skip("no file system may be made here")
+    assert done.returncode == 6
+    assert "Read-only file system" in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
