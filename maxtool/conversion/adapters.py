@@ -45,7 +45,7 @@ from maxtool.weights.composite import CompositeTensor, View
 from maxtool.weights.jsonfile import read_object
 from maxtool.weights.lora import Adapter, MergedTensor, matched, open_adapter, unfit
 from maxtool.weights.quantization_config import QUANTIZATION
-from maxtool.weights.source_file import stamp
+from maxtool.weights.source_file import is_file, stamp
 
 ARCHITECTURE = "general.architecture"
 ALPHA = "lora_alpha"
@@ -190,7 +190,7 @@ def _base_path(adapter: Adapter, request: Request) -> Path:
 def _opened(path: Path) -> Checkpoint:
     """The base model: of a folder with config.json nothing else, otherwise a file's header."""
     file = path / "config.json"
-    if not file.is_file():
+    if not is_file(file):
         return open_checkpoint(path)
     before = stamp(file)
     # How its weights are quantized changes nothing here.

@@ -24,7 +24,7 @@ from maxtool.weights.checkpoint import Checkpoint, open_checkpoint
 from maxtool.weights.composite import CompositeTensor, View, stored_parts
 from maxtool.weights.jsonfile import read_object
 from maxtool.weights.names import listed
-from maxtool.weights.source_file import Stamp, stamp
+from maxtool.weights.source_file import Stamp, is_file, stamp
 from maxtool.weights.tensor_info import TensorInfo
 from maxtool.weights.weight_data import lossy
 
@@ -111,7 +111,7 @@ class Adapter:
 
 def is_adapter(path: Path) -> bool:
     """Return whether a path is the folder of an adapter."""
-    return (path / CONFIG).is_file()
+    return is_file(path / CONFIG)
 
 
 def open_adapter(folder: Path) -> Adapter:
