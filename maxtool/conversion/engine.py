@@ -193,7 +193,8 @@ def convert(conversion: Conversion, progress: Callable[[int], None] | None = Non
     """Run a planned conversion; ``progress`` is told the bytes written since the last call."""
     request, layout = conversion.request, conversion.layout
     report = Report(request.output, conversion.nbytes)
-    with staged_layout(request, layout) as folder, accelerated(conversion.quantized_elements):
+    quick = accelerated(conversion.quantized_elements, report.warnings.append)
+    with staged_layout(request, layout) as folder, quick:
         for file in layout.files:
             _write(conversion, file, folder / file.name, report, progress)
         for name, data in layout.beside.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeAlias
 
@@ -22,11 +23,27 @@ from maxtool.quantization.encoding import QuantizationEncoding
 BlockQuantizer: TypeAlias = Callable[[NDArray[Any], UInt8], list[slice]]
 # Gives the quantizer for an encoding and a type of elements, if there is one.
 Finder: TypeAlias = Callable[[QuantizationEncoding, np.dtype[Any]], BlockQuantizer | None]
+Warn: TypeAlias = Callable[[str], None]
 
 # The module that registers what finds quantizers when it is imported.
 PROVIDER = "maxtool.compiler.quantizers.compiled_quantizers"
+# The encodings that it has quantizers for.
+COMPILED = frozenset(
+    QuantizationEncoding[name]
+    for name in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K")
+)
+
+
+@dataclass(frozen=True, eq=False)
+class _Wish:
+    """Encodings that somebody wants to be quantized by compiled code, and whom to tell of it."""
+
+    encodings: set[QuantizationEncoding]
+    warn: Warn
+
+
 _registered: list[Finder] = []
-_wanted: set[QuantizationEncoding] = set()
+_wishes: list[_Wish] = []
 
 
 def register(finder: Finder) -> None:
@@ -35,24 +52,36 @@ def register(finder: Finder) -> None:
 
 
 @contextmanager
-def compiled_for(encodings: Iterable[QuantizationEncoding]) -> Iterator[None]:
-    """Let arrays be quantized to these encodings by compiled code within."""
-    before = set(_wanted)
-    _wanted.update(encodings)
+def compiled_for(
+    encodings: Iterable[QuantizationEncoding], warn: Warn = lambda _: None
+) -> Iterator[None]:
+    """Let arrays be quantized to these encodings by compiled code within.
+
+    ``warn`` is told why an encoding is left to NumPy all the same.
+    """
+    wish = _Wish(set(encodings) & COMPILED, warn)
+    _wishes.append(wish)
     try:
         yield
     finally:
-        _wanted.intersection_update(before)
+        _wishes.remove(wish)
 
 
 def find_quantizer(encoding: QuantizationEncoding, dtype: np.dtype[Any]) -> BlockQuantizer | None:
     """Return the compiled quantizer to use now; None if the codec is to do all."""
-    if encoding not in _wanted:
+    asking = [wish for wish in _wishes if encoding in wish.encodings]
+    if not asking:
         return None
     try:
         if not _registered:
             import_module(PROVIDER)
         return _registered[-1](encoding, dtype)
-    except Exception:  # whatever a compiler that is broken or missing raises
-        _wanted.discard(encoding)
+    except Exception as error:  # whatever a compiler that is broken or missing raises
+        reason = str(error).strip().splitlines()[-1:] or [type(error).__name__]
+        for wish in asking:
+            wish.encodings.discard(encoding)
+            wish.warn(
+                f"{encoding.name} is quantized by NumPy, several times slower, as no quantizer "
+                f"could be compiled: {reason[0]:.200}"
+            )
         return None

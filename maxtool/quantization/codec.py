@@ -20,7 +20,7 @@ from maxtool.quantization import (
     ternary,
     uneven,
 )
-from maxtool.quantization.acceleration import compiled_for, find_quantizer
+from maxtool.quantization.acceleration import COMPILED, Warn, compiled_for, find_quantizer
 from maxtool.quantization.block import NOTHING, BlockColumns, Codec, Float32, Records, UInt8
 from maxtool.quantization.encoding import QuantizationEncoding
 from maxtool.quantization.importance import Importance
@@ -88,9 +88,10 @@ def quantize(
                 raise ModelMismatch(f"{encoding.name} cannot hold NaN or infinity", tensor=tensor)
             encode(columns, records[part])
 
-    compiled = None if importance is not None else find_quantizer(encoding, array.dtype)
+    weighed = importance is not None and (codec.searches or codec.by_rows)
+    compiled = None if weighed else find_quantizer(encoding, array.dtype)
     left = [slice(0, len(blocks))] if compiled is None else compiled(blocks, result)
-    threads = MAX_THREADS if codec.searches or (codec.by_rows and importance is not None) else 1
+    threads = MAX_THREADS if codec.searches or weighed else 1
     for run in left:
         in_parts(run.stop - run.start, _step(encoding), _from(run.start, work), threads=threads)
     _check_scales(records, encoding, tensor)
@@ -135,13 +136,17 @@ def _weigher(
 
 
 def accelerated(
-    elements: Mapping[QuantizationEncoding, int],
+    elements: Mapping[QuantizationEncoding, int], warn: Warn = lambda _: None
 ) -> AbstractContextManager[None]:
-    """Let arrays be quantized by compiled code within, if there is enough to do."""
+    """Let arrays be quantized by compiled code within, if there is enough to do.
+
+    ``warn`` is told why an encoding is left to NumPy all the same.
+    """
     work = sum(
-        count / WORTHWHILE[CODECS[encoding].searches] for encoding, count in elements.items()
+        elements[encoding] / WORTHWHILE[CODECS[encoding].searches]
+        for encoding in COMPILED.intersection(elements)
     )
-    return compiled_for(elements if work >= 1 else ())
+    return compiled_for(elements if work >= 1 else (), warn)
 
 
 def _from(start: int, work: Callable[[slice], None]) -> Callable[[slice], None]:

@@ -172,8 +172,31 @@ def test_numpy_where_the_compiler_fails(monkeypatch: pytest.MonkeyPatch) -> None
 
     compiled_quantizers.quantizer.cache_clear()
     monkeypatch.setattr(compiled_quantizers, "block_quantizer", fail)
-    expected, actual = by_both(samples()["bell"], E.Q8_0, works=False)
-    np.testing.assert_array_equal(actual, expected)
+    told: list[str] = []
+    values = samples()["bell"]
+    with compiled_for([E.Q8_0], told.append):
+        actual = [codec.quantize(values, E.Q8_0) for _ in range(2)]
+    expected = codec.quantize(values, E.Q8_0)
+    for each in actual:
+        np.testing.assert_array_equal(each, expected)
+    (warning,) = told
+    assert "Q8_0" in warning
+    assert "no such target" in warning
+
+
+def test_blocks_of_wishes_may_overlap() -> None:
+    """Two conversions of one process end in any order."""
+    one, other = compiled_for([E.Q8_0]), compiled_for([E.Q8_0])
+    one.__enter__()
+    other.__enter__()
+    one.__exit__(None, None, None)
+    assert acceleration.find_quantizer(E.Q8_0, np.dtype(np.float32)) is not None
+    other.__exit__(None, None, None)
+    assert acceleration.find_quantizer(E.Q8_0, np.dtype(np.float32)) is None
+
+
+def test_only_encodings_that_have_one_load_the_compiler() -> None:
+    assert compiled_quantizers.QUANTIZERS.keys() == acceleration.COMPILED
 
 
 def test_they_are_used_where_there_is_enough_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
