@@ -141,6 +141,7 @@ COMMANDS: dict[str, str] = {
     "run": "run",
     "embed": "embed",
     "compare": "compare",
+    "imatrix": "imatrix",
     "verify": "verify",
     "bench": "bench",
     "recipes list": "recipes_list",

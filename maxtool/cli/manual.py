@@ -44,6 +44,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "maxtool compare llama llama-q8 llama-q4 --text wiki.test.raw",
         "maxtool compare llama llama-q4 --text book.txt --context 2048 --json",
     ),
+    "imatrix": (
+        "maxtool imatrix llama calibration.txt -o imatrix.gguf",
+        "maxtool imatrix llama book.txt -o llama.dat --windows 100 --json",
+    ),
     "verify": ("maxtool verify llama", "maxtool verify llama --json"),
     "bench": (
         "maxtool bench llama",
@@ -77,6 +81,7 @@ ENDINGS: Mapping[str, tuple[int, ...]] = {
     "run": (1, 4),
     "embed": (1, 4),
     "compare": (1, 4),
+    "imatrix": (1, 4),
     "verify": (1,),
     "bench": (1, 4),
     "recipes list": (4,),

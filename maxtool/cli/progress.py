@@ -18,7 +18,7 @@ CLEAR = "\r\x1b[K"
 
 
 class Meter:
-    """State of progress, by a clock in seconds: the stage, and its bytes."""
+    """State of progress, by a clock in seconds: the stage, and how much of it is done."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -29,29 +29,28 @@ class Meter:
         """Announce the number of stages that follow."""
         self._steps, self._step = count, 0
 
-    def stage(self, name: str, nbytes: int = 0) -> None:
-        """Start the next stage, with its number of bytes, if that is known."""
+    def stage(self, name: str, total: int = 0, noun: str = "") -> None:
+        """Start the next stage; its total, if known, is of bytes, or of what the noun says."""
         self._step += 1
-        self._name, self._nbytes = name, nbytes
+        self._name, self._total, self._noun = name, total, noun
         self._done, self._began = 0, self._now()
 
     def __call__(self, done: int) -> None:
-        """Count bytes that were done since the last call."""
+        """Count what was done since the last call."""
         self._done += done
 
     def line(self) -> str:
         """Stage, share and time: ``[4/5] writing weights 45% of 2.00 GiB 00:20``."""
-        whole = units.binary_size(self._nbytes)
-        share = f" {self._percent} of {whole}" if self._nbytes else ""
+        share = f" {self._percent} of {self._counted(self._total)}" if self._total else ""
         return f"{self._title}{share} {self._time}"
 
     def drawn(self, width: int) -> str:
         """The line for a terminal: never wider than it is, with a bar where there is room."""
-        facts = [self._percent, self._amount, self._rate] if self._nbytes else []
+        facts = [self._percent, self._amount, self._pace] if self._total else []
         right = "  ".join(filter(None, [*facts, self._time]))
         left = text.elided(self._title, max(width - len(right) - 2, 1))
         room = min(width - text.width(left) - len(right) - 4, LONGEST_BAR)
-        parts = [left, self._bar(room)] if self._nbytes and room >= SHORTEST_BAR else [left]
+        parts = [left, self._bar(room)] if self._total and room >= SHORTEST_BAR else [left]
         return text.elided("  ".join([*parts, right]), width)
 
     @property
@@ -60,9 +59,7 @@ class Meter:
 
     @property
     def _time(self) -> str:
-        minutes, seconds = divmod(int(self._seconds), 60)
-        hours, minutes = divmod(minutes, 60)
-        return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes:02}:{seconds:02}"
+        return _clock(self._seconds)
 
     @property
     def _seconds(self) -> float:
@@ -70,7 +67,7 @@ class Meter:
 
     @property
     def _share(self) -> float:
-        return min(self._done / self._nbytes, 1.0)
+        return min(self._done / self._total, 1.0)
 
     @property
     def _percent(self) -> str:
@@ -78,16 +75,31 @@ class Meter:
 
     @property
     def _amount(self) -> str:
-        return f"{units.binary_size(self._done)} of {units.binary_size(self._nbytes)}"
+        done = f"{self._done:,}" if self._noun else units.binary_size(self._done)
+        return f"{done} of {self._counted(self._total)}"
 
     @property
-    def _rate(self) -> str:
+    def _pace(self) -> str:
+        """Speed; of what takes its time evenly, such as tokens, the time that is left instead."""
         seconds = self._seconds
-        return f"{units.binary_size(int(self._done / seconds))}/s" if seconds >= 1 else ""
+        if seconds < 1 or not self._done:
+            return ""
+        if self._noun:
+            return f"{_clock(seconds * (1 / self._share - 1))} left"
+        return f"{units.binary_size(int(self._done / seconds))}/s"
+
+    def _counted(self, number: int) -> str:
+        return units.plural(number, self._noun) if self._noun else units.binary_size(number)
 
     def _bar(self, length: int) -> str:
         done = int(self._share * length)
         return DONE * done + LEFT * (length - done)
+
+
+def _clock(duration: float) -> str:
+    minutes, seconds = divmod(int(duration), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes:02}:{seconds:02}"
 
 
 @contextmanager

@@ -25,6 +25,7 @@ class LanguageModel:
 
     Attributes:
         folder: As it was named.
+        loaded: The model, as the loader has it.
         vocabulary: The number of logits of a token.
         nbytes: The bytes of all files of the artifact.
         weight_bytes: The bytes of its weights.
@@ -44,8 +45,8 @@ class LanguageModel:
             manifest = Manifest(folder)
             if manifest.task != GENERATE:
                 raise another_task(manifest.task)
-            self._model: Model = load(folder, check=check, device=device)
-        self.vocabulary = _vocabulary(self._model, folder)
+            self.loaded: Model = load(folder, check=check, device=device)
+        self.vocabulary = _vocabulary(self.loaded, folder)
         self.nbytes = sum(manifest.sizes.values())
         self.weight_bytes = sum(manifest.sizes[path] for path in manifest.weights_files)
         self.context, self.bos = manifest.context, manifest.bos
@@ -77,7 +78,7 @@ class LanguageModel:
             ModelMismatch: If a token is not in the vocabulary, or there are too many.
         """
         with self._named_in_errors():
-            result: NDArray[Any] = self._model.run(ENTRY, {"input_ids": ids[None]})["logits"][0]
+            result: NDArray[Any] = self.loaded.run(ENTRY, {"input_ids": ids[None]})["logits"][0]
         if not np.isfinite(result).all():
             raise NegativeAnswer("the model's logits are not finite numbers", file=self.folder)
         return result
@@ -88,7 +89,7 @@ class LanguageModel:
             what = "this artifact has no tokenizer"
             raise ModelMismatch(what, file=self.folder, hint="give token ids with --tokens")
         with self._named_in_errors():
-            return self._model.tokenizer
+            return self.loaded.tokenizer
 
     @contextmanager
     def _named_in_errors(self) -> Iterator[None]:

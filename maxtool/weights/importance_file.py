@@ -27,7 +27,8 @@ from maxtool.weights.source_file import SourceFile, open_source
 Float32 = NDArray[np.float32]
 
 SUMS, COUNTS = ".in_sum2", ".counts"
-CHUNK_COUNT, DATASETS = "imatrix.chunk_count", "imatrix.datasets"
+DATASETS = "imatrix.datasets"
+CHUNK_COUNT, CHUNK_SIZE = "imatrix.chunk_count", "imatrix.chunk_size"
 MAX_NAME_BYTES = 1 << 12
 MAX_VALUES = 1 << 28  # of a matrix, or of a stack of them
 INTEGER = struct.Struct("<i")

@@ -58,7 +58,7 @@ def test_exit_codes_are_documented() -> None:
 COMPLETED = {
     "": [
         *("inspect-weights", "convert", "compile", "run", "embed"),
-        *("compare", "verify", "bench", "recipes"),
+        *("compare", "imatrix", "verify", "bench", "recipes"),
     ],
     "rec": ["recipes"],
     "recipes ": ["list", "show", "check"],

@@ -63,6 +63,17 @@ def test_bytes_are_counted_in_their_stage() -> None:
     assert result.line() == "hashing 100% of 2.00 MiB 00:00"
 
 
+def test_other_things_than_bytes_are_counted_with_the_time_left() -> None:
+    clock = Clock()
+    result = Meter(clock)
+    result.stage("reading", 4096, "token")
+    clock.seconds = 5.0
+    assert result.line() == "reading 0% of 4,096 tokens 00:05"
+    result(1024)
+    clock.seconds = 30.0
+    assert result.drawn(79).endswith("  25%  1,024 of 4,096 tokens  01:30 left  00:30")
+
+
 @given(
     st.text(st.characters(exclude_categories=["C", "M"]), max_size=60),
     st.integers(0, 1 << 40),
