@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+
 from maxtool.errors import MalformedFile
 from maxtool.weights.source_file import read_file
 
@@ -17,6 +19,7 @@ MAX_JSON_BYTES = 100_000_000
 # bytes of JSON can become an object of 64, so a limit on the file's size alone would not do.
 MAX_JSON_MEMORY = 88_000_000
 TEXT_COST, WIDE_TEXT_COST = 2, 5
+LARGEST_FLOAT = float(np.finfo(np.float32).max)
 COSTS = {b"{": 70, b"[": 64, b":": 250, b",": 72}
 
 Object = dict[str, object]
@@ -67,6 +70,11 @@ def parse_object(
     if not isinstance(content, dict):
         raise MalformedFile("the JSON is not an object", file=file, offset=base)
     return content
+
+
+def is_float32(value: object) -> bool:
+    """Return whether a value of JSON is a number that float32 can hold, rounded."""
+    return type(value) in (int, float) and -LARGEST_FLOAT <= value <= LARGEST_FLOAT  # type: ignore[operator]
 
 
 def _text(raw: bytes, memory: int, file: Path, base: int) -> str:

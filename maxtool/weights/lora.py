@@ -22,11 +22,10 @@ from maxtool.dtype import DType
 from maxtool.errors import InputError, MissingFile, ModelMismatch
 from maxtool.weights.checkpoint import Checkpoint, open_checkpoint
 from maxtool.weights.composite import CompositeTensor, View, stored_parts
-from maxtool.weights.jsonfile import read_object
+from maxtool.weights.jsonfile import is_float32, read_object
 from maxtool.weights.names import listed
 from maxtool.weights.source_file import Stamp, is_file, stamp
 from maxtool.weights.tensor_info import TensorInfo
-from maxtool.weights.weight_data import lossy
 
 CONFIG, TENSORS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."
@@ -73,13 +72,20 @@ class MergedTensor(CompositeTensor):
         return (*stored_parts(self.base), self.first, self.second)
 
     def read(self, view: View) -> NDArray[Any]:
-        """The merged weight; ``view`` gives the data of a tensor as it is stored."""
-        factors = (widen(view(self.second)), widen(view(self.first)))
-        change = np.matmul(*factors) * np.float32(self.scale)
-        total = widen(view(self.base)) + (change.T if self.transposed else change)
+        """The merged weight; ``view`` gives the data of a tensor as it is stored.
+
+        Raises:
+            ModelMismatch: If a finite value of the weight is not finite with the change.
+        """
+        base, factors = widen(view(self.base)), (widen(view(self.second)), widen(view(self.first)))
+        with np.errstate(all="ignore"):
+            change = np.matmul(*factors) * np.float32(self.scale)
+            total = base + (change.T if self.transposed else change)
         merged, lost = cast(np.ascontiguousarray(total), self.dtype)
+        lost += int(np.count_nonzero(np.isfinite(base) & ~np.isfinite(total)))
         if lost:
-            raise lossy(self.name, self.dtype, self.dtype, lost, self.size)
+            what = f"with the adapter, {lost} of {self.size} values are not finite numbers"
+            raise ModelMismatch(f"{what} of {self.dtype.name}", tensor=self.name)
         return merged
 
 
@@ -169,8 +175,9 @@ def _read_config(folder: Path) -> Mapping[str, Any]:
     if begun.startswith(CHANGED_BASE):
         what = f"init_lora_weights is {begun}, which changed the weights beneath the adapter too"
         raise InputError(what, file=file, hint="merge it with peft, where these weights are")
-    if not _is_number(config.get("lora_alpha")) or not isinstance(config.get("r"), int):
-        raise InputError("lora_alpha and r are not numbers", file=file)
+    if not is_float32(config.get("lora_alpha")) or type(config.get("r")) is not int:
+        what = "lora_alpha has to be a number of float32, and r a whole number"
+        raise InputError(what, file=file)
     return config
 
 
@@ -192,6 +199,8 @@ def matched(
         try:
             if base is None:
                 raise ValueError(f"the checkpoint has no {target}")
+            if target in changes:
+                raise ValueError(f"a second change of {target}")
             changes[target] = _change(base, info, name, factor, adapter.checkpoint, adapter.config)
         except ValueError as error:
             problems.append(f"{name}: {error}")
@@ -272,12 +281,8 @@ def _of_pattern(config: Mapping[str, Any], key: str, module: str, default: float
     if not isinstance(patterns, dict):
         raise ValueError(f"{key} is not a table")
     for pattern, value in patterns.items():
-        if not PLAIN_NAME.fullmatch(pattern) or not _is_number(value):
+        if not PLAIN_NAME.fullmatch(pattern) or not is_float32(value):
             raise ValueError(f"{key} has {pattern!r:.80}; only names of modules are read")
         if module == pattern or module.endswith(f".{pattern}"):
             return float(value)
     return default
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -113,11 +113,54 @@ def other_base(folder: Path) -> None:
     save_file(load_file(file) | {name: np.zeros((97, 40), np.float32)}, file)
 
 
+def add_factors(folder: Path, first: str, second: str) -> None:
+    """Add factors for the first layer's down_proj, under names of other forms."""
+    file = folder / "adapter_model.safetensors"
+    extra = {first: np.ones((3, 100), np.float32), second: np.ones((40, 3), np.float32)}
+    save_file(load_file(file) | extra, file)
+
+
+def twice(folder: Path) -> None:
+    name = "model.layers.0.mlp.down_proj.lora"
+    add_factors(folder, f"{name}_A.weight", f"{name}_B.weight")
+
+
+def twice_as_embedding(folder: Path) -> None:
+    name = "base_model.model.model.layers.0.mlp.down_proj.lora_embedding"
+    add_factors(folder, f"{name}_A", f"{name}_B")
+
+
+def fill(folder: Path, value: float) -> None:
+    """Fill both factors of a weight with a number."""
+    file = folder / "adapter_model.safetensors"
+    tensors = load_file(file)
+    for name, tensor in tensors.items():
+        if "0.self_attn.q_proj" in name:
+            tensor.fill(value)
+    save_file(tensors, file)
+
+
 BAD: list[tuple[Callable[[Path], None], int, list[str]]] = [
     (lambda f: edit(f, use_dora=True), 3, ["use_dora is not supported"]),
     (lambda f: edit(f, peft_type="IA3"), 3, ["LORA is read"]),
     (lambda f: edit(f, init_lora_weights="pissa_niter_4"), 3, ["changed the weights"]),
-    (lambda f: edit(f, lora_alpha="x"), 3, ["not numbers"]),
+    (lambda f: edit(f, lora_alpha="x"), 3, ["a number of float32"]),
+    (lambda f: edit(f, lora_alpha=10**400), 3, ["a number of float32"]),
+    (lambda f: edit(f, lora_alpha=1e39), 3, ["a number of float32"]),
+    (lambda f: edit(f, r=True), 3, ["r a whole number"]),
+    (lambda f: edit(f, alpha_pattern={"q_proj": 10**400}), 4, ["only names of modules are read"]),
+    (
+        lambda f: fill(f, 1e30),
+        4,
+        ["0.self_attn.q_proj.weight", "1920 of 1920 values are not finite"],
+    ),
+    (
+        lambda f: fill(f, np.nan),
+        4,
+        ["0.self_attn.q_proj.weight", "values are not finite numbers of"],
+    ),
+    (twice, 4, ["a second change of model.layers.0.mlp.down_proj.weight"]),
+    (twice_as_embedding, 4, ["a second change of model.layers.0.mlp.down_proj.weight"]),
     (lambda f: edit(f, rank_pattern={}), 4, ["of rank 3, and the configuration says 2"]),
     (lambda f: edit(f, alpha_pattern={"(a+)+": 3}), 4, ["only names of modules are read"]),
     (lambda f: (f / "adapter_config.json").unlink(), 3, ["adapter_config.json"]),

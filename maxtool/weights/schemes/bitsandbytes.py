@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from maxtool.casting import CHUNK_ELEMENTS, cast
 from maxtool.dtype import DType
 from maxtool.errors import MalformedFile
-from maxtool.weights.jsonfile import parse_object
+from maxtool.weights.jsonfile import is_float32, parse_object
 from maxtool.weights.schemes.scheme import (
     Arrays,
     Layout,
@@ -173,10 +173,6 @@ def _is_shape(value: object) -> bool:
     return all(map(_is_size, value)) and math.prod(value) < LARGEST
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
-
-
 STATE_RULES = {
     "quant_type": lambda value: isinstance(value, str),
     "blocksize": _is_size,
@@ -186,7 +182,7 @@ STATE_RULES = {
 NESTED_RULES = {
     "nested_blocksize": _is_size,
     "nested_dtype": lambda value: value == "float32",
-    "nested_offset": _is_number,
+    "nested_offset": is_float32,
 }
 
 
