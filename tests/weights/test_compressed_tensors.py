@@ -76,7 +76,7 @@ def tensors() -> dict[str, Array]:
         ("weight_shape", np.array([5, 16]), r"says \[5, 16\], and there are 4 rows"),
         ("weight_shape", np.array([4, -16]), r"says \[4, -16\]"),
         ("weight_shape", np.array([4, 16, 1]), r"says \[4, 16, 1\]"),
-        ("weight_shape", np.array([4.0, 16.0]), r"says \[4, 16\]"),
+        ("weight_shape", np.array([4.0, np.nan]), "weight_shape is F64, not int32 or int64"),
         ("weight_shape", np.zeros(1000, np.int64), "weight_shape has 8000 bytes"),
         ("weight_scale", np.ones((4, 3), np.float16), r"\[4, 3\], for \[4, 16\]"),
         ("weight_scale", np.ones((4, 0), np.float16), r"\[4, 0\], for \[4, 16\]"),
@@ -105,6 +105,28 @@ def test_groups_out_of_range(tmp_path: Path, tensors: dict[str, Array]) -> None:
 def test_zeros_that_are_missing(tmp_path: Path, tensors: dict[str, Array]) -> None:
     with pytest.raises(MalformedFile, match="a: lacks weight_zero_point"):
         saved(tmp_path, tensors, config(symmetric=False))
+
+
+def test_zeros_that_are_missing_where_groups_differ(
+    tmp_path: Path, tensors: dict[str, Array]
+) -> None:
+    """Read numbers of a width of which no group has zeros, and no others without them."""
+    wide = packed(np.arange(64).reshape(4, 16), 8, np.ones((4, 2), np.float16))
+    said = config()
+    eight = {"targets": ["a"], "weights": WEIGHTS | {"num_bits": 8, "symmetric": False}}
+    said["config_groups"]["group_1"] = eight
+    saved(tmp_path, tensors, said).read("a.weight")
+    with pytest.raises(MalformedFile, match="a: lacks weight_zero_point"):
+        saved(tmp_path, wide, said)
+
+
+@pytest.mark.parametrize("scale", [np.float16(2), np.full(4, 2, np.float16)])
+def test_zeros_of_whole_rows(tmp_path: Path, tensors: dict[str, Array], scale: Any) -> None:
+    zeros = pack_rows(np.array([[1], [2], [3], [4]]), 4)
+    tensors |= {"weight_scale": np.asarray(scale), "weight_zero_point": zeros}
+    stored = np.arange(64).reshape(4, 16) % 16
+    read = saved(tmp_path, tensors, config(symmetric=False)).read("a.weight").data
+    np.testing.assert_array_equal(read, 2 * (stored - np.array([[1], [2], [3], [4]])))
 
 
 def test_groups_that_are_not_stated(tmp_path: Path, tensors: dict[str, Array]) -> None:

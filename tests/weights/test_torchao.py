@@ -99,6 +99,15 @@ def test_classes_that_are_not_supported(
         plan(find_recipe(checkpoint), checkpoint)
 
 
+def test_a_zero_point_that_the_metadata_do_not_name(
+    tmp_path: Path, tensors: Tensors, metadata: dict[str, str]
+) -> None:
+    facts = json.loads(metadata[WEIGHT])
+    metadata[WEIGHT] = json.dumps(facts | {"_tensor_data_names": ["qdata", "scale"]})
+    with pytest.raises(MalformedFile, match="has a zero point, and the metadata say otherwise"):
+        saved(tmp_path, tensors, metadata)
+
+
 @pytest.mark.parametrize(
     ("part", "array", "message"),
     [
@@ -106,6 +115,7 @@ def test_classes_that_are_not_supported(
         ("zero_point", np.ones((64, 1), np.int8), r"zero_point has the shape \[64, 1\]"),
         ("qdata", np.ones((64, 32), np.uint8), "qdata is U8, not int8"),
         ("scale", None, "lacks weight_scale"),
+        ("zero_point", None, "has no zero point, and the metadata say otherwise"),
     ],
 )
 def test_tensors_that_misfit(

@@ -36,6 +36,7 @@ ACTIVATIONS = (".input_scale", ".input_zero_point", ".output_scale", ".output_ze
 INT8, INT32 = frozenset({DType.int8}), frozenset({DType.int32})
 INDICES = frozenset({DType.int32, DType.int64})
 LARGEST = 1 << 31
+BYTE = 8
 FORMATS = ("pack-quantized", "int-quantized", "naive-quantized")
 
 RULES: Mapping[str, Rule] = {
@@ -66,13 +67,13 @@ def layouts(config: Mapping[str, Any]) -> tuple[Layout, ...]:
     """Read a ``quantization_config`` of whole numbers; ``Unsupported`` says what is."""
     weights = checked_weights(config, (*FORMATS, "mixed-precision"), WEIGHT_RULES)
     bits = frozenset(int(said["num_bits"]) for said in weights)
-    zeros = all(said.get("symmetric") is False for said in weights)
-    needed, optional = ((ZERO,), ()) if zeros else ((), (ZERO,))
-    packed, plain = (SCALE, SHAPE, *needed), needed
-    optional = (*optional, G_IDX, *ACTIVATIONS)
+    uneven = frozenset(int(said["num_bits"]) for said in weights if said.get("symmetric") is False)
+    optional = (ZERO, G_IDX, *ACTIVATIONS)
+    packed = partial(_packed, bits, uneven)
+    plain = partial(_plain, uneven=BYTE in uneven or bits == uneven)
     return (
-        Layout(PACKED, WEIGHT, PACKED, partial(_packed, bits), packed, optional, (SHAPE,)),
-        Layout(SCALE, WEIGHT, WEIGHT, _plain, plain, optional),
+        Layout(PACKED, WEIGHT, PACKED, packed, (SCALE, SHAPE), optional, (SHAPE,)),
+        Layout(SCALE, WEIGHT, WEIGHT, plain, optional=optional),
     )
 
 
@@ -110,7 +111,9 @@ def _table(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 # --- packed --------------------------------------------------------------------------------------
 
 
-def _packed(allowed: frozenset[int], parts: Parts, early: Arrays) -> Meaning:
+def _packed(
+    allowed: frozenset[int], uneven: frozenset[int], parts: Parts, early: Arrays
+) -> Meaning:
     _, words = matrix(parts[PACKED])
     expect(parts[PACKED], INT32)
     shape = _stated(early, parts)
@@ -121,8 +124,9 @@ def _packed(allowed: frozenset[int], parts: Parts, early: Arrays) -> Meaning:
         raise Misfit(f"{what}, which fits {len(fitting) or 'none'} of {stated} bits")
     (bits,) = fitting
     run = _run(parts, shape)
+    _check_zero(parts, needed=bits in uneven)
     if ZERO in parts:
-        zeros = packing.words_of(shape[0], bits), parts[SCALE].shape[-1]
+        zeros = packing.words_of(shape[0], bits), shape[1] // run
         expect(parts[ZERO], INT32, zeros)
     dtype = parts[SCALE].dtype
     return Meaning(f"INT{bits}", shape, dtype, partial(_decode_packed, bits, run))
@@ -130,11 +134,10 @@ def _packed(allowed: frozenset[int], parts: Parts, early: Arrays) -> Meaning:
 
 def _stated(early: Arrays, parts: Parts) -> tuple[int, int]:
     """Return the shape that a tensor of its own says."""
-    stated = early[SHAPE]
-    sizes = [int(size) for size in stated.reshape(-1)]
+    expect(parts[SHAPE], INDICES)
+    sizes = [int(size) for size in early[SHAPE].reshape(-1)]
     rows = parts[PACKED].shape[0]
-    fits = stated.dtype.kind in "iu" and len(sizes) == 2 and sizes[0] == rows
-    if not fits or not 0 < sizes[1] < LARGEST:
+    if len(sizes) != 2 or sizes[0] != rows or not 0 < sizes[1] < LARGEST:
         raise Misfit(f"{parts[SHAPE].name} says {sizes}, and there are {rows} rows")
     return sizes[0], sizes[1]
 
@@ -144,6 +147,11 @@ def _run(parts: Parts, shape: tuple[int, int]) -> int:
     if G_IDX in parts:
         expect(parts[G_IDX], INDICES, shape[1:])
     return scaled_rows.run_of(parts[SCALE], shape)
+
+
+def _check_zero(parts: Parts, *, needed: bool) -> None:
+    if needed and ZERO not in parts:
+        raise Misfit(f"lacks {ZERO[1:]}, and the configuration has asymmetric weights like it")
 
 
 def _decode_packed(bits: int, run: int, arrays: Arrays, out: NDArray[Any]) -> None:
@@ -161,8 +169,9 @@ def _decode_packed(bits: int, run: int, arrays: Arrays, out: NDArray[Any]) -> No
 # --- a byte for each number ----------------------------------------------------------------------
 
 
-def _plain(parts: Parts, _early: Arrays) -> Meaning:
+def _plain(parts: Parts, _early: Arrays, *, uneven: bool) -> Meaning:
     rows, columns = matrix(parts[WEIGHT])
+    _check_zero(parts, needed=uneven)
     expect(parts[WEIGHT], INT8)
     run = _run(parts, (rows, columns))
     if ZERO in parts:

@@ -103,6 +103,9 @@ def _meaning(weights: Mapping[str, Facts], parts: Parts, _early: Arrays) -> Mean
     data = facts.get("_data")
     if not isinstance(data, dict) or data.get("block_size") not in _blocks(parts, shape, run):
         raise Misfit(f"the metadata of {name} do not say the block of its scales")
+    if (ZERO in parts) != ("zero_point" in facts["_tensor_data_names"]):
+        stored = "a" if ZERO in parts else "no"
+        raise Misfit(f"{name} has {stored} zero point, and the metadata say otherwise")
     if ZERO in parts:
         expect(parts[ZERO], INT8, parts[SCALE].shape)
     stated = data.get("dtype")
