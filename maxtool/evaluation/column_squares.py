@@ -91,14 +91,15 @@ class _Watch:
         rows = tensors[0] if specs else None
         if rows is None or str(rows.dtype) != "float32" or len(rows.shape) != 2:
             return
-        array = np.from_dlpack(rows)
+        array = np.asarray(np.from_dlpack(rows), np.float32)
         for spec in specs:
             if array.shape[1] == spec.logical[-1]:
                 each = self.squares[spec.name]
                 if len(spec.logical) == 2:
                     _add_rows(each, 0, array)
                 else:
-                    _add_chosen(each, array, np.from_dlpack(tensors[2]))
+                    chosen = np.asarray(np.from_dlpack(tensors[2]), np.int64)
+                    _add_chosen(each, array, chosen)
 
 
 def _zeros(spec: WeightSpec) -> ColumnSquares:
