@@ -9,6 +9,7 @@ import typer
 
 from maxtool.cli import options, sizes
 from maxtool.errors import UsageError
+from maxtool.weights.names import is_utf8
 
 if TYPE_CHECKING:
     from maxtool.dtype import DType
@@ -102,6 +103,8 @@ class EditOptions:
         """The fields of a request that these options say."""
         from maxtool.conversion.edit_request import MetadataEdits, TensorEdits
 
+        for option, texts in self._texts.items():
+            _check_utf8(option, texts)
         casts = tuple(
             (glob, parse_float(name)) for glob, name in _pairs("--cast", self.cast, last=True)
         )
@@ -120,6 +123,19 @@ class EditOptions:
             "plain": self.no_recipe,
             "allow_nonfinite": self.allow_nonfinite,
         }
+
+    @property
+    def _texts(self) -> dict[str, Texts]:
+        """What is said of names and keys, by option."""
+        of_names = {"--include": self.include, "--exclude": self.exclude, "--rename": self.rename}
+        return of_names | {"--cast": self.cast, "--set": self.set_, "--remove": self.remove}
+
+
+def _check_utf8(option: str, texts: Texts) -> None:
+    """Refuse bytes of the command line that are not text, which no file can hold as a name."""
+    for text in texts or ():
+        if not is_utf8(text):
+            raise UsageError(f"{option} {text!r:.80} is not UTF-8")
 
 
 def _pairs(option: str, texts: Texts, *, last: bool = False) -> tuple[tuple[str, str], ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from maxtool.dtype import DType
 
@@ -23,6 +24,11 @@ class TensorEdits:
     renames: tuple[tuple[str, str], ...] = ()
     casts: tuple[tuple[str, DType], ...] = ()
 
+    def selects(self, name: str) -> bool:
+        """Return whether a tensor of this name is written."""
+        included = not self.include or _matches(name, self.include)
+        return included and not _matches(name, self.exclude)
+
 
 @dataclass(frozen=True)
 class MetadataEdits:
@@ -30,3 +36,7 @@ class MetadataEdits:
 
     settings: tuple[tuple[str, str], ...] = ()
     removed: tuple[str, ...] = ()
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -36,12 +36,7 @@ def _selected(tensors: Sequence[TensorSource], edits: TensorEdits) -> list[Tenso
     for option, patterns in (("--include", edits.include), ("--exclude", edits.exclude)):
         for pattern in patterns:
             _need_match(option, pattern, names)
-    kept = [
-        (spec, source)
-        for spec, source in tensors
-        if (not edits.include or _matches(spec.name, edits.include))
-        and not _matches(spec.name, edits.exclude)
-    ]
+    kept = [(spec, source) for spec, source in tensors if edits.selects(spec.name)]
     if tensors and not kept:
         raise UsageError("--include and --exclude leave no tensor")
     return kept
@@ -52,6 +47,8 @@ def _renamed(
 ) -> list[TensorSource]:
     names = [spec.name for spec, _ in tensors]
     for old, new in renames:
+        if new.split(".").count(ANY) > old.split(".").count(ANY):
+            raise UsageError(f"--rename {old}={new}: a * after the sign needs one before it")
         before, names = names, [renamed(name, old, new) for name in names]
         if before == names:
             what = f"--rename {old}={new} changes no name"
@@ -67,7 +64,8 @@ def _renamed(
 def renamed(name: str, old: str, new: str) -> str:
     """Return a name with ``new`` for each run of its segments that is ``old``.
 
-    A ``*`` in ``old`` is any one segment, and the next ``*`` in ``new`` stands for the same.
+    A ``*`` in ``old`` is any one segment, and the next ``*`` in ``new`` stands for the same, of
+    which there are no more.
     """
     parts, wanted, result = name.split("."), old.split("."), []
     while parts:
@@ -83,7 +81,7 @@ def renamed(name: str, old: str, new: str) -> str:
 def _filled(new: str, segments: list[str]) -> list[str]:
     """The segments of ``new``, with those that were there for each ``*``."""
     rest = iter(segments)
-    return [next(rest, ANY) if part == ANY else part for part in new.split(".") if part]
+    return [next(rest) if part == ANY else part for part in new.split(".") if part]
 
 
 def _cast(
@@ -118,7 +116,3 @@ def _need_match(option: str, pattern: str, names: Sequence[str]) -> None:
     if not any(fnmatchcase(name, pattern) for name in names):
         hint = did_you_mean(pattern, names) or f"there are {first_of(names, 3)}"
         raise UsageError(f"{option} {pattern}: no tensor has such a name", hint=hint)
-
-
-def _matches(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)

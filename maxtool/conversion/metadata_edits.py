@@ -21,7 +21,7 @@ from maxtool.conversion.request import Target
 from maxtool.errors import UsageError
 from maxtool.weights.formats.gguf import ALIGNMENT_KEY, MAX_ALIGNMENT
 from maxtool.weights.formats.gguf_values import NUMBERS
-from maxtool.weights.names import did_you_mean
+from maxtool.weights.names import did_you_mean, is_utf8
 
 Content = dict[str, Any]
 
@@ -98,9 +98,11 @@ def _value(key: str, name: str, text: str, *, array: bool) -> Any:  # noqa: ANN4
 
 
 def _scalar(key: str, name: str, text: str) -> Any:  # noqa: ANN401
-    if name == "string":
-        return text
     wrong = UsageError(f"--set {key}: {text!r:.80} is not a {name}")
+    if name == "string":
+        if not is_utf8(text):
+            raise wrong
+        return text
     if name == "bool":
         if text.lower() not in BOOLEANS:
             raise wrong
@@ -108,8 +110,9 @@ def _scalar(key: str, name: str, text: str) -> Any:  # noqa: ANN401
     dtype = SCALARS[name]
     try:
         number = float(text) if dtype.kind == "f" else int(text, 0)
-        return np.array(number, dtype)[()]
-    except (ValueError, OverflowError):
+        with np.errstate(over="raise"):
+            return np.array(number).astype(dtype)[()] if dtype.kind == "f" else dtype.type(number)
+    except (ValueError, OverflowError, FloatingPointError):
         raise wrong from None
 
 
@@ -133,7 +136,7 @@ def _folder(description: Description, edits: MetadataEdits) -> Description:
         table = _table(config, path, make=True)
         if table is None:
             raise UsageError(f"--set {key}: what is before the last dot is not a table")
-        table[last] = _json_value(text)
+        table[last] = _json_value(key, text)
     data = (json.dumps(config, indent=2, sort_keys=True) + "\n").encode()
     return replace(description, files={**description.files, CONFIG: data})
 
@@ -149,11 +152,16 @@ def _table(config: Content, path: list[str], *, make: bool = False) -> Content |
     return config
 
 
-def _json_value(text: str) -> object:
+def _json_value(key: str, text: str) -> object:
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except ValueError:
         return text
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        raise UsageError(f"--set {key}: JSON has no number {text:.80}") from None
+    return value
 
 
 def _removed(content: Mapping[str, Any], edits: MetadataEdits) -> Content:

@@ -44,7 +44,8 @@ def planned_tensors(
     specs = _narrowed(planned, request, chosen, emitted)
     notes = left_out(planned.recipe, DIALECT[request.target], planned.config, shapes)
     if request.quantize is not None:
-        notes += fallback_notes(quantized.types, strict=request.quantize.strict)
+        types = {name: one for name, one in quantized.types.items() if request.edits.selects(name)}
+        notes += fallback_notes(types, strict=request.quantize.strict)
         notes += quantized.notes
     notes += _quantized_before([n for n, _ in pairs], specs, request)
     tensors = _with_computed(planned, request, list(zip(specs, emitted, strict=True)))
@@ -135,7 +136,8 @@ def _quantized_before(
     naturals: list[SourceTensor], specs: list[TensorSpec], request: Request
 ) -> list[str]:
     """Notes on what becomes of tensors that the source has in blocks, a line for each thing."""
-    blocks = [(n, s) for n, s in zip(naturals, specs, strict=True) if n.blocks]
+    pairs = zip(naturals, specs, strict=True)
+    blocks = [(n, s) for n, s in pairs if n.blocks and request.edits.selects(s.name)]
     decoded = sum(spec.encoding is None for _, spec in blocks)
     again = [s.name for n, s in blocks if s.encoding is not None and s.encoding is not n.encoding]
     notes = [f"{decoded} quantized tensors are decoded"] if decoded else []

@@ -39,7 +39,8 @@ def fitted(
         what = "the importance matrix is of another model"
         raise ModelMismatch(what, file=file.file, problems=folded(problems))
     result = {name: known[name].reshape(sizes[name]) for name in known if name not in wrong}
-    return result, _without(file, [name for name in shapes if name not in result])
+    without = _without(file, [name for name in shapes if name not in result])
+    return result, without + _all_zero([n for n, c in result.items() if not c.any(axis=1).all()])
 
 
 def _without(file: ImportanceFile, names: list[str]) -> list[str]:
@@ -48,3 +49,12 @@ def _without(file: ImportanceFile, names: list[str]) -> list[str]:
     count = "1 tensor is" if len(names) == 1 else f"{len(names)} tensors are"
     why = f"{file.file.name} has none that fits"
     return [f"{count} quantized without importance, as {why}: {first_of(names, 1)}"]
+
+
+def _all_zero(names: list[str]) -> list[str]:
+    """A warning of matrices whose columns all count for nothing, so that any values would do."""
+    if not names:
+        return []
+    count = "1 tensor has" if len(names) == 1 else f"{len(names)} tensors have"
+    why = "importance of 0 in every column of a matrix, so its values are lost"
+    return [f"{count} {why}: {first_of(names, 1)}"]

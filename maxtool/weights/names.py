@@ -51,6 +51,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     return f"did you mean {' or '.join(repr(candidate) for candidate in close)}?"
 
 
+def is_utf8(text: str) -> bool:
+    """Return whether a text can be written as UTF-8: surrogates stand for bytes that are not."""
+    return not any("\ud800" <= char <= "\udfff" for char in text)
+
+
 def listed(names: Sequence[str]) -> list[str]:
     """The first of many names, and how many more there are."""
     rest = len(names) - MAX_LISTED

@@ -376,6 +376,10 @@ def test_quantizing_again_is_asked_for(tmp_path: Path) -> None:
     done = run(first, "-o", second, "--quantize", "Q4_K_M", "--allow-requantize")
     assert done.exit_code == 0
     assert "at a further loss" in done.stderr
+    norms = ["--include", "*norm.weight", "--force"]
+    done = run(first, "-o", second, "--quantize", "Q4_K_M", *norms)
+    assert done.exit_code == 0
+    assert "loss" not in done.stderr
 
 
 def test_fallbacks_are_told_in_a_line_each(tmp_path: Path) -> None:
@@ -402,3 +406,10 @@ def test_an_importance_matrix(tmp_path: Path) -> None:
     result = run(*command)
     assert result.exit_code == 0
     assert "quantized without importance" in result.stderr
+    zeros = {f"blk.{layer}.ffn_up.weight": np.zeros((1, 256), np.float32) for layer in (0, 1)}
+    write_older(file, zeros)
+    result = run(*command, "--force")
+    assert result.exit_code == 0
+    said = " ".join(result.stderr.split())
+    assert "2 tensors have importance of 0 in every column" in said
+    assert "blk.0.ffn_up.weight and 1 more" in said
