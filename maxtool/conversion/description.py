@@ -10,9 +10,9 @@ from maxtool.conversion import gguf_metadata, hf_files
 from maxtool.conversion.request import Request
 from maxtool.recipe import Plan, written_notes
 from maxtool.recipe.fitted_tokenizer import model_tokenizer
+from maxtool.recipe.quantized_types import QuantizedTypes
 from maxtool.weights import TensorSpec
 from maxtool.weights.formats.safetensors import DEFAULT_METADATA
-from maxtool.weights.importance_file import ImportanceFile
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,9 @@ def described(
     planned: Plan,
     specs: Sequence[TensorSpec],
     request: Request,
-    importance: ImportanceFile | None = None,
+    quantized: QuantizedTypes,
+    *,
+    recast: bool,
 ) -> Description:
     """Describe the model: by the source's own words, as they stand in its dialect.
 
@@ -42,7 +44,8 @@ def described(
         planned: The source, matched with its recipe.
         specs: What is written.
         request: What was asked.
-        importance: The file that columns were weighed by, if there is one.
+        quantized: How tensors were quantized.
+        recast: Whether some of them were cast to another type.
     """
     target = request.target
     notes: list[str] = []
@@ -56,7 +59,8 @@ def described(
         tokenizer, notes = model_tokenizer(planned)
         content = MADE[target](planned, specs, tokenizer, request.name)
     if request.quantize is not None:
-        content |= gguf_metadata.of_quantized(request.quantize.mix, importance)
+        mix = None if recast else request.quantize.mix
+        content |= gguf_metadata.of_quantized(mix, quantized.importance)
     if target == "gguf" and planned.dialect != "gguf":
         notes = [*notes, *written_notes(planned.recipe, "gguf", planned.config)]
     if not any(name.startswith(TOKENIZER[target]) for name in content):

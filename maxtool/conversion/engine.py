@@ -153,7 +153,9 @@ def prepare(request: Request) -> Conversion:
     specs = [spec for spec, _ in tensors]
     WRITERS[request.target].check(specs)
     if planned is not None:
-        description = described(planned, specs, request, quantized.importance)
+        description = described(
+            planned, specs, request, quantized, recast=_recast(tensors, quantized)
+        )
     elif adapter is not None:
         description = adapter.description
     else:
@@ -177,6 +179,16 @@ def _adapter(request: Request) -> ConvertedAdapter | None:
         what = "--base is for an adapter of peft as the source, and this is none"
         raise UsageError(what, file=request.source)
     return None
+
+
+def _recast(tensors: list[TensorSource], quantized: QuantizedTypes) -> bool:
+    """Return whether tensors are written as other types than the ones chosen in quantizing."""
+    chosen = quantized.types
+    return any(
+        (spec.encoding or spec.dtype) is not chosen[origin.name].type
+        for spec, origin in tensors
+        if isinstance(origin, OutputTensor) and origin.name in chosen
+    )
 
 
 def _matched(checkpoint: Checkpoint, request: Request) -> Plan:

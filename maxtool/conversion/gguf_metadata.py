@@ -12,7 +12,7 @@ from maxtool.quantization.mixes import Mix
 from maxtool.recipe import Plan, written_keys
 from maxtool.recipe.naming import GGUF_NAME, model_name, size_label
 from maxtool.tokenizer import Tokenizer, to_gguf
-from maxtool.weights import TensorSpec
+from maxtool.weights import Checkpoint, TensorSpec
 from maxtool.weights.importance_file import ImportanceFile
 
 FILE_TYPE = "general.file_type"
@@ -69,24 +69,29 @@ def _described_by(plan: Plan, specs: Sequence[TensorSpec], name: str | None) -> 
 
 def from_gguf(plan: Plan, specs: Sequence[TensorSpec], name: str | None = None) -> dict[str, Any]:
     """A GGUF file's own key/values, brought up to date with the types of ``specs``."""
-    keys: dict[str, Any] = {
-        key: value for key, value in plan.checkpoint.metadata.items() if not key.startswith(SPLIT)
-    }
-    before = main_type(plan.checkpoint.tensors.values())
-    file_type = FILE_TYPES.get(main_type(specs))
-    if before is not main_type(specs) and file_type is not None:
-        keys[FILE_TYPE] = np.uint32(file_type)
+    keys = kept(plan.checkpoint, specs)
     if any(spec.encoding for spec in specs):
         keys.setdefault(QUANTIZATION_VERSION, VERSION)
     return keys | ({GGUF_NAME: name} if name else {})
 
 
-def of_quantized(mix: Mix, importance: ImportanceFile | None) -> dict[str, Any]:
+def kept(checkpoint: Checkpoint, specs: Sequence[TensorSpec]) -> dict[str, Any]:
+    """A GGUF file's own key/values, with the file type of ``specs`` where it is another."""
+    keys = {key: value for key, value in checkpoint.metadata.items() if not key.startswith(SPLIT)}
+    before = main_type(checkpoint.tensors.values())
+    file_type = FILE_TYPES.get(main_type(specs))
+    if before is not main_type(specs) and file_type is not None:
+        keys[FILE_TYPE] = np.uint32(file_type)
+    return keys
+
+
+def of_quantized(mix: Mix | None, importance: ImportanceFile | None) -> dict[str, Any]:
     """The key/values that llama-quantize adds: the mix, and what the columns were weighed by.
 
-    Of a path only the file's name is told, so that the same files give the same bytes.
+    Of a path only the file's name is told, so that the same files give the same bytes. Without a
+    mix the file's type stays what most of its elements are.
     """
-    keys: dict[str, Any] = {FILE_TYPE: np.uint32(mix.number)}
+    keys: dict[str, Any] = {} if mix is None else {FILE_TYPE: np.uint32(mix.number)}
     if importance is None:
         return keys
     keys["quantize.imatrix.file"] = importance.file.name

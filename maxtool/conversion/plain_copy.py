@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 
 from maxtool.conversion.description import Description
-from maxtool.conversion.gguf_metadata import SPLIT
+from maxtool.conversion.gguf_metadata import kept
 from maxtool.conversion.hf_files import CONFIG, DTYPE_KEYS, GENERATION, dtype_name
 from maxtool.conversion.output_tensors import TensorSource
+from maxtool.conversion.output_types import stays_float32
 from maxtool.conversion.request import Request
+from maxtool.dtype import DType
 from maxtool.errors import UsageError
 from maxtool.tokenizer.huggingface import CARRIED
 from maxtool.weights import Checkpoint, TensorInfo, TensorSpec
@@ -27,7 +29,9 @@ def copied_tensors(
 
 def _spec(info: TensorInfo, request: Request) -> TensorSpec:
     is_float = info.encoding is not None or info.dtype.is_float()
-    if request.dtype is not None and is_float:
+    wide = info.dtype is DType.float32 and info.encoding is None
+    stays = request.target == "gguf" and wide and stays_float32(info.name, info.shape)
+    if request.dtype is not None and is_float and not stays:
         return TensorSpec(info.name, request.dtype, info.shape)
     encoding = info.encoding if request.target == "gguf" else None
     return TensorSpec(info.name, info.dtype, info.shape, encoding)
@@ -41,8 +45,8 @@ def copied_description(
     if request.target == "hf":
         return Description(DEFAULT_METADATA, _small_files(checkpoint, specs, request))
     if checkpoint.format == held:
-        content = checkpoint.metadata.items()
-        return Description({key: value for key, value in content if not key.startswith(SPLIT)})
+        is_gguf = held == "gguf"
+        return Description(kept(checkpoint, specs) if is_gguf else checkpoint.metadata)
     left_out = dict(checkpoint.metadata) not in ({}, DEFAULT_METADATA)
     notes = [f"the metadata of {checkpoint.format} is left out"] if left_out else []
     return Description(DEFAULT_METADATA if held == "safetensors" else {}, notes=tuple(notes))

@@ -160,6 +160,24 @@ def test_keys_of_gguf_have_types(tmp_path: Path) -> None:
     assert "llama.block_count" in fields
 
 
+def test_the_file_type_is_that_of_what_is_written(tmp_path: Path) -> None:
+    """Say 15, as llama.h numbers Q4_K_M, of that mix only."""
+    model, mix = MODEL.parent / "fireside-256", tmp_path / "q.gguf"
+    done(model, "-o", mix, "--quantize", "Q4_K_M")
+    done(model, "-o", tmp_path / "f.gguf", "--quantize", "Q4_K_M", "--cast", "*=float32")
+    done(mix, "-o", tmp_path / "p.gguf", "--no-recipe", "--dtype", "float16")
+    done(mix, "-o", tmp_path / "n.gguf", "--no-recipe", "--exclude", "*norm*")
+    types = {
+        name: open_checkpoint(tmp_path / f"{name}.gguf").metadata["general.file_type"]
+        for name in "qfpn"
+    }
+    assert types == {"q": 15, "f": 0, "p": 1, "n": 15}
+    written = open_checkpoint(tmp_path / "p.gguf").tensors
+    vectors = {info.type_name for info in written.values() if len(info.shape) == 1}
+    assert vectors == {"F32"}
+    assert {info.type_name for info in written.values() if len(info.shape) > 1} == {"F16"}
+
+
 def test_metadata_of_safetensors_and_config_json(tmp_path: Path) -> None:
     done(MODEL, "-o", tmp_path / "m.safetensors", "--set", "who=me", "--remove", "format")
     with safe_open(tmp_path / "m.safetensors", "np") as file:
