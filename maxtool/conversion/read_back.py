@@ -15,7 +15,7 @@ from maxtool.conversion.layout import TensorFile
 from maxtool.conversion.request import Target
 from maxtool.conversion.verification import HINT, verify_safetensors
 from maxtool.dtype import TABLE
-from maxtool.errors import InputError, VerificationFailed
+from maxtool.errors import ChangedFile, InputError, VerificationFailed
 from maxtool.recipe.step import Array
 from maxtool.weights import TensorSpec
 from maxtool.weights.formats import read
@@ -49,6 +49,8 @@ def read_back(
                     "a tensor was read back as another", file=output, tensor=spec.name, hint=HINT
                 )
     except (InputError, OSError, ValueError, KeyError, BadZipFile) as error:
+        if isinstance(error, ChangedFile) and error.file != str(path):
+            raise  # it is the source, which is read a second time
         what = f"the output cannot be read back: {error}"
         raise VerificationFailed(what, file=output, hint=HINT) from None
 
@@ -93,7 +95,7 @@ def _code(spec: TensorSpec) -> int | None:
 def _open_npz(path: Path, specs: list[TensorSpec], output: Path) -> None:
     """Open an .npz file with NumPy, which must list the same types and shapes."""
     with np.load(path, allow_pickle=False) as arrays:
-        listing = {name: (arrays[name].dtype, arrays[name].shape) for name in arrays.files}
+        listing = {name: (array.dtype, array.shape) for name, array in arrays.items()}
     expected = {spec.name: (spec.stored_dtype, spec.shape) for spec in specs}
     _compare("NumPy", listing, expected, output)
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from maxtool.cli.app import app
 from maxtool.conversion import Request, engine, prepare
-from maxtool.errors import VerificationFailed
+from maxtool.errors import ChangedFile, VerificationFailed
 
 MODEL = Path(__file__).resolve().parents[1] / "data" / "tiny-llama"
 OUTPUTS = [
@@ -62,6 +64,22 @@ def flipped(path: Path) -> None:
 def another(path: Path) -> None:
     data = path.read_bytes()
     path.write_bytes(data.replace(b"token_embd", b"token_embx").replace(b"lm_head", b"lm_heax"))
+
+
+def test_a_source_that_changes_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Name the source, which is read a second time, rather than the output."""
+    source, write = tmp_path / "a.gguf", engine._write
+    engine.convert(prepare(Request(MODEL, source)))
+
+    def changed(*arguments: Any) -> None:
+        write(*arguments)
+        os.utime(source, (1, 1))
+
+    monkeypatch.setattr(engine, "_write", changed)
+    planned = prepare(Request(source, tmp_path / "m.npz", plain=True, verify=True))
+    with pytest.raises(ChangedFile, match=r"a\.gguf"):
+        engine.convert(planned)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.gguf"]
 
 
 @pytest.mark.parametrize("damage", [cut, flipped, another])
