@@ -9,7 +9,6 @@ import typer
 
 from maxtool.cli import options, sizes
 from maxtool.errors import UsageError
-from maxtool.weights.names import is_utf8
 
 if TYPE_CHECKING:
     from maxtool.dtype import DType
@@ -133,6 +132,8 @@ class EditOptions:
 
 def _check_utf8(option: str, texts: Texts) -> None:
     """Refuse bytes of the command line that are not text, which no file can hold as a name."""
+    from maxtool.weights.names import is_utf8
+
     for text in texts or ():
         if not is_utf8(text):
             raise UsageError(f"{option} {text!r:.80} is not UTF-8")
