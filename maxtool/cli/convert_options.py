@@ -125,7 +125,7 @@ class EditOptions:
 
     @property
     def _texts(self) -> dict[str, Texts]:
-        """What is said of names and keys, by option."""
+        """The texts that name tensors and keys, by option."""
         of_names = {"--include": self.include, "--exclude": self.exclude, "--rename": self.rename}
         return of_names | {"--cast": self.cast, "--set": self.set_, "--remove": self.remove}
 

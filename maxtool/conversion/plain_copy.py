@@ -8,7 +8,6 @@ from maxtool.conversion.description import Description
 from maxtool.conversion.gguf_metadata import kept
 from maxtool.conversion.hf_files import CONFIG, DTYPE_KEYS, GENERATION, dtype_name
 from maxtool.conversion.output_tensors import TensorSource
-from maxtool.conversion.output_types import stays_float32
 from maxtool.conversion.request import Request
 from maxtool.dtype import DType
 from maxtool.errors import UsageError
@@ -30,7 +29,7 @@ def copied_tensors(
 def _spec(info: TensorInfo, request: Request) -> TensorSpec:
     is_float = info.encoding is not None or info.dtype.is_float()
     wide = info.dtype is DType.float32 and info.encoding is None
-    stays = request.target == "gguf" and wide and stays_float32(info.name, info.shape)
+    stays = request.target == "gguf" and wide and len(info.shape) < 2  # as llama.cpp wants them
     if request.dtype is not None and is_float and not stays:
         return TensorSpec(info.name, request.dtype, info.shape)
     encoding = info.encoding if request.target == "gguf" else None
