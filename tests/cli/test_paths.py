@@ -102,7 +102,7 @@ def test_names_of_what_is_not_written(name: str, empty: Path) -> None:
     result = run(["convert", str(MODEL), "-o", "{}"], name)
     assert result.exit_code == 2
     assert f"no {Path(name).suffix.lower()} files are written" in result.stderr
-    assert "NAME.gguf or NAME.safetensors" in result.stderr
+    assert "name it NAME.gguf, NAME.safetensors, NAME.npz, or a folder" in result.stderr
     assert list(empty.iterdir()) == []
 
 
