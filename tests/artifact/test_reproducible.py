@@ -114,10 +114,10 @@ def test_one_model(data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_recipe(data: Path, tmp_path: Path) -> None:
+def test_many_recipes(data: Path, tmp_path: Path) -> None:
     """Each user in one process, so that what came before is different too."""
-    sources = [path.parent for path in data.glob("tiny-*/config.json")]
-    assert len(sources) > 20
+    sources = sorted(path.parent for path in data.glob("tiny-*/config.json"))[::3]
+    assert len(sources) > 6
     compare("cpu:x86-64-v3", sources, tmp_path)
 
 
