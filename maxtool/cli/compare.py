@@ -29,17 +29,9 @@ def compare(
         Path | None,
         typer.Option("--text", metavar="FILE", help="For compiled models: the text, in UTF-8."),
     ] = None,
-    tokens: Annotated[
-        Path | None,
-        typer.Option("--tokens", metavar="NPY", help="Token ids instead, of an integer array."),
-    ] = None,
-    context: Annotated[
-        int | None,
-        typer.Option("--context", metavar="N", help="Tokens of a window: 512, or what fits."),
-    ] = None,
-    windows: Annotated[
-        int | None, typer.Option("--windows", metavar="N", help="Only the first N windows.")
-    ] = None,
+    tokens: options.Tokens = None,
+    context: options.WindowLength = None,
+    windows: options.WindowCount = None,
     device: Annotated[
         str | None,
         typer.Option(
@@ -49,7 +41,7 @@ def compare(
             autocompletion=complete.one_of("cpu", "cuda"),
         ),
     ] = None,
-    no_verify: Annotated[bool, options.flag("--no-verify", help="Skip the checksums.")] = False,
+    no_verify: options.NoVerify = False,
     pattern: Annotated[
         str | None,
         typer.Option(

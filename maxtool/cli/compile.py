@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maxtool.cli import complete, options, quantizing
+from maxtool.cli import complete, options
 from maxtool.cli.compile_report import show, summary
 from maxtool.cli.optional_values import CHECKS
 from maxtool.cli.output import Output
 from maxtool.cli.pages.page_file import Page
+from maxtool.cli.quantizing import QuantizeOptions
 from maxtool.errors import UsageError
 
 if TYPE_CHECKING:
@@ -97,14 +98,7 @@ def compile(  # noqa: A001 - the command's name
             autocompletion=complete.one_of(*options.DTYPES),
         ),
     ] = None,
-    quantize: quantizing.Quantize = None,
-    pure: quantizing.Pure = False,
-    tensor_type: quantizing.TensorType = None,
-    output_tensor_type: quantizing.OutputType = None,
-    token_embedding_type: quantizing.EmbeddingType = None,
-    imatrix: quantizing.Imatrix = None,
-    allow_requantize: quantizing.Requantize = False,
-    strict: quantizing.Strict = False,
+    quantized: QuantizeOptions = QuantizeOptions(),  # noqa: B008 - frozen
     kv_dtype: Annotated[
         str | None,
         typer.Option(
@@ -180,16 +174,7 @@ def compile(  # noqa: A001 - the command's name
     page.check([options.local_output(output), path])
     module = artifact.parse_reference(source)
     against = options.parse_check(check or CHECKS[0])
-    scheme = quantizing.parse_scheme(
-        quantize,
-        pure=pure,
-        tensors=tensor_type,
-        output=output_tensor_type,
-        embedding=token_embedding_type,
-        imatrix=imatrix,
-        requantize=allow_requantize,
-        strict=strict,
-    )
+    scheme = quantized.parsed()
     of_module = {"--weights": weights, "--prefix": prefix, "--input": input, "--entry": entry}
     of_recipe = {
         "--recipe": recipe,
@@ -197,7 +182,7 @@ def compile(  # noqa: A001 - the command's name
         "--kv-dtype": kv_dtype,
         "--context": context,
         "--batch": batch if batch != 1 else None,
-        "--quantize": quantize,
+        "--quantize": quantized.quantize,
         "--pooling": pooling,
         "--normalize": normalize,
         "--ignore-config": ignore_config,

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maxtool.cli import complete, options, quantizing, units
+from maxtool.cli import complete, options, units
 from maxtool.cli.convert_options import CheckOptions, EditOptions, FileOptions
 from maxtool.cli.output import Output
+from maxtool.cli.quantizing import QuantizeOptions
 
 if TYPE_CHECKING:
     from maxtool.conversion import Conversion, Report
@@ -47,14 +48,7 @@ def convert(
             autocompletion=complete.one_of(*options.DTYPES),
         ),
     ] = None,
-    quantize: quantizing.Quantize = None,
-    pure: quantizing.Pure = False,
-    tensor_type: quantizing.TensorType = None,
-    output_tensor_type: quantizing.OutputType = None,
-    token_embedding_type: quantizing.EmbeddingType = None,
-    imatrix: quantizing.Imatrix = None,
-    allow_requantize: quantizing.Requantize = False,
-    strict: quantizing.Strict = False,
+    quantized: QuantizeOptions = QuantizeOptions(),  # noqa: B008 - frozen
     name: options.Name = None,
     force: options.Force = False,
     dry_run: options.DryRun = False,
@@ -73,16 +67,7 @@ def convert(
         to=None if to is None else asked.parse_target(to),
         recipe=None if recipe is None else options.local_recipe(recipe),
         dtype=options.parse_dtype(dtype),
-        quantize=quantizing.parse_scheme(
-            quantize,
-            pure=pure,
-            tensors=tensor_type,
-            output=output_tensor_type,
-            embedding=token_embedding_type,
-            imatrix=imatrix,
-            requantize=allow_requantize,
-            strict=strict,
-        ),
+        quantize=quantized.parsed(),
         force=force,
         ignore=frozenset(ignore_config or ()),
         name=name,

@@ -34,22 +34,14 @@ def imatrix(
             "--output", "-o", metavar="FILE", help="The file to write; .dat has the older form."
         ),
     ],
-    tokens: Annotated[
-        Path | None,
-        typer.Option("--tokens", metavar="NPY", help="Token ids instead, of an integer array."),
-    ] = None,
-    context: Annotated[
-        int | None,
-        typer.Option("--context", metavar="N", help="Tokens of a window: 512, or what fits."),
-    ] = None,
-    windows: Annotated[
-        int | None, typer.Option("--windows", metavar="N", help="Only the first N windows.")
-    ] = None,
+    tokens: options.Tokens = None,
+    context: options.WindowLength = None,
+    windows: options.WindowCount = None,
     process_output: Annotated[
         bool, options.flag("--process-output", help="Measure the head too: output.weight.")
     ] = False,
     recipe: options.Recipe = None,
-    no_verify: Annotated[bool, options.flag("--no-verify", help="Skip the checksums.")] = False,
+    no_verify: options.NoVerify = False,
     force: options.Force = False,
 ) -> None:
     """Measure an importance matrix, for --imatrix of convert and compile.

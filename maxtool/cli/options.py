@@ -56,6 +56,18 @@ Html = Annotated[
     Path | None,
     typer.Option("--html", metavar="FILE.html", help="Draw pictures into a page of HTML."),
 ]
+NoVerify = Annotated[bool, flag("--no-verify", help="Skip the checksums.")]
+Tokens = Annotated[
+    Path | None,
+    typer.Option("--tokens", metavar="NPY", help="Token ids instead, of an integer array."),
+]
+WindowLength = Annotated[
+    int | None,
+    typer.Option("--context", metavar="N", help="Tokens of a window: 512, or what fits."),
+]
+WindowCount = Annotated[
+    int | None, typer.Option("--windows", metavar="N", help="Only the first N windows.")
+]
 DryRun = Annotated[
     bool, flag("--dry-run", help="Show the plan and the exact bytes; write nothing.")
 ]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,105 +13,96 @@ from maxtool.errors import UsageError
 if TYPE_CHECKING:
     from maxtool.quantization.scheme import Scheme, StoredType
 
-Quantize = Annotated[
-    str | None,
-    typer.Option(
-        "--quantize",
-        metavar="TYPE",
-        help="Quantize matrices, as llama-quantize does: Q4_K_M, Q8_0, ...",
-        autocompletion=complete.mixes,
-    ),
-]
-Pure = Annotated[
-    bool, options.flag("--pure", help="With --quantize: that type for all matrices, no mix.")
-]
-TensorType = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--tensor-type",
-        metavar="GLOB=TYPE",
-        help="With --quantize: another type for GGUF tensors of such names; may be repeated, the "
-        "last that matches counts.",
-    ),
-]
-OutputType = Annotated[
-    str | None,
-    typer.Option(
-        "--output-tensor-type",
-        metavar="TYPE",
-        help="With --quantize: the type of the head.",
-        autocompletion=complete.stored_types,
-    ),
-]
-EmbeddingType = Annotated[
-    str | None,
-    typer.Option(
-        "--token-embedding-type",
-        metavar="TYPE",
-        help="With --quantize: the type of the embedding of tokens.",
-        autocompletion=complete.stored_types,
-    ),
-]
-Imatrix = Annotated[
-    str | None,
-    typer.Option(
-        "--imatrix",
-        metavar="FILE",
-        help="With --quantize: llama.cpp's importance matrix, by which columns are weighed.",
-    ),
-]
-Requantize = Annotated[
-    bool,
-    options.flag("--allow-requantize", help="With --quantize: even what is quantized already."),
-]
-Strict = Annotated[
-    bool,
-    options.flag("--strict", help="With --quantize: fail where rows are not whole blocks."),
-]
 
+@dataclass(frozen=True)
+class QuantizeOptions:
+    """The type of quantized matrices, and exceptions from it."""
 
-def parse_scheme(
-    name: str | None,
-    *,
-    pure: bool,
-    tensors: Sequence[str] | None,
-    output: str | None,
-    embedding: str | None,
-    imatrix: str | None,
-    requantize: bool,
-    strict: bool,
-) -> Scheme | None:
-    """The scheme that the options ask for together; None without ``--quantize``."""
-    wishes = {
-        "--pure": pure,
-        "--tensor-type": tensors,
-        "--output-tensor-type": output,
-        "--token-embedding-type": embedding,
-        "--imatrix": imatrix,
-        "--allow-requantize": requantize,
-        "--strict": strict,
-    }
-    if name is None:
-        _refuse(wishes)
-        return None
-    scheme = _named(name)
-    return replace(
-        scheme,
-        pure=pure or scheme.pure,
-        overrides=tuple(map(_parse_override, tensors or ())),
-        head=None if output is None else _parse_type("--output-tensor-type", output),
-        embedding=(None if embedding is None else _parse_type("--token-embedding-type", embedding)),
-        importance=None if imatrix is None else options.local_source(imatrix),
-        requantize=requantize,
-        strict=strict,
-    )
+    quantize: Annotated[
+        str | None,
+        typer.Option(
+            "--quantize",
+            metavar="TYPE",
+            help="Quantize matrices, as llama-quantize does: Q4_K_M, Q8_0, ...",
+            autocompletion=complete.mixes,
+        ),
+    ] = None
+    pure: Annotated[
+        bool, options.flag("--pure", help="With --quantize: that type for all matrices, no mix.")
+    ] = False
+    tensor_type: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tensor-type",
+            metavar="GLOB=TYPE",
+            help="With --quantize: another type for GGUF tensors of such names; may be repeated, "
+            "the last that matches counts.",
+        ),
+    ] = None
+    output_tensor_type: Annotated[
+        str | None,
+        typer.Option(
+            "--output-tensor-type",
+            metavar="TYPE",
+            help="With --quantize: the type of the head.",
+            autocompletion=complete.stored_types,
+        ),
+    ] = None
+    token_embedding_type: Annotated[
+        str | None,
+        typer.Option(
+            "--token-embedding-type",
+            metavar="TYPE",
+            help="With --quantize: the type of the embedding of tokens.",
+            autocompletion=complete.stored_types,
+        ),
+    ] = None
+    imatrix: Annotated[
+        str | None,
+        typer.Option(
+            "--imatrix",
+            metavar="FILE",
+            help="With --quantize: llama.cpp's importance matrix, by which columns are weighed.",
+        ),
+    ] = None
+    allow_requantize: Annotated[
+        bool,
+        options.flag("--allow-requantize", help="With --quantize: even what is quantized already."),
+    ] = False
+    strict: Annotated[
+        bool,
+        options.flag("--strict", help="With --quantize: fail where rows are not whole blocks."),
+    ] = False
 
+    def parsed(self) -> Scheme | None:
+        """The scheme that the options ask for together; None without ``--quantize``."""
+        if self.quantize is None:
+            self._refuse_others()
+            return None
+        scheme, head, embedding = (
+            _named(self.quantize),
+            self.output_tensor_type,
+            self.token_embedding_type,
+        )
+        return replace(
+            scheme,
+            pure=self.pure or scheme.pure,
+            overrides=tuple(map(_parse_override, self.tensor_type or ())),
+            head=None if head is None else _parse_type("--output-tensor-type", head),
+            embedding=None
+            if embedding is None
+            else _parse_type("--token-embedding-type", embedding),
+            importance=None if self.imatrix is None else options.local_source(self.imatrix),
+            requantize=self.allow_requantize,
+            strict=self.strict,
+        )
 
-def _refuse(wishes: Mapping[str, object]) -> None:
-    """Refuse options that say how to quantize where nothing is quantized."""
-    if asked := [option for option, value in wishes.items() if value]:
-        what = f"{', '.join(asked)}: without --quantize nothing is quantized"
-        raise UsageError(what, hint="add --quantize Q4_K_M, or another type")
+    def _refuse_others(self) -> None:
+        """Refuse options that say how to quantize where nothing is quantized."""
+        others = [field.name for field in fields(self) if getattr(self, field.name)]
+        if asked := [f"--{name.replace('_', '-')}" for name in others]:
+            what = f"{', '.join(asked)}: without --quantize nothing is quantized"
+            raise UsageError(what, hint="add --quantize Q4_K_M, or another type")
 
 
 def _named(name: str) -> Scheme:
