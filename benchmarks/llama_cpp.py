@@ -35,6 +35,9 @@ from pathlib import Path
 from checkpoints import Shape, machine, make
 from decode import environment, listed
 
+from maxtool.benchmark.work import GenerationWork
+from maxtool.runtime.loader.manifest import Manifest
+
 SHAPES = {
     "1.1b": Shape(32000, 2048, 5632, layers=22, heads=32, kv_heads=4, context=8192, tied=False),
     "135m": Shape(49152, 576, 1536, layers=30, heads=9, kv_heads=3, context=8192),
@@ -81,6 +84,15 @@ import run
 next(iter(run.load().generate([3 + 7 * i % 900 for i in range(int(sys.argv[2]))], max_tokens=1)))
 """
 
+# What the machine reads from memory, in bytes a second, on as many threads as an artifact uses.
+READING = """
+import json
+from maxtool.benchmark.machine_worker import MachineWorker
+machine = MachineWorker()
+machine.describe()
+print(json.dumps({"read": machine.turn(0.5)["read"]}))
+"""
+
 Figures = dict[str, float]
 
 
@@ -118,7 +130,19 @@ def measure(name: str, work: Path, arguments: argparse.Namespace) -> tuple[float
         for side in sides:
             for question, figure in side.speeds().items():
                 seen[question, side.name].append(figure)
-    return seconds, [row(question, sides, seen) for question in ("prefill", "decode", "start")]
+        seen["read", "machine"].append(
+            json.loads(output([sys.executable, "-c", READING], env))["read"]
+        )
+    rows = [row(question, sides, seen) for question in ("prefill", "decode", "start")]
+    return seconds, [*rows, bandwidth(artifact, seen)]
+
+
+def bandwidth(artifact: Path, seen: dict[tuple[str, str], list[float]]) -> str:
+    """How much of what the machine reads from memory a token's bytes are."""
+    moved = GenerationWork(Manifest(artifact)).decode(1, DECODED).per(DECODED).bytes
+    read = statistics.median(seen["read", "machine"])
+    share = moved * statistics.median(seen["decode", "maxtool"]) / read
+    return f"decode reads {share:.0%} of the {read / 1e9:.1f} GB/s that this machine reads"
 
 
 def row(question: str, sides: list[Side], seen: dict[tuple[str, str], list[float]]) -> str:
