@@ -75,6 +75,7 @@ def convert(
         **edits.parsed(),
         verify=checks.verify,
         sha256=checks.sha256,
+        digests=out.json_mode,
     )
     planned = conversion.prepare(request)
     for note in planned.notes:
@@ -140,5 +141,6 @@ def _as_json(planned: Conversion, report: Report | None) -> dict[str, Any]:
         "notes": planned.notes,
         "verified": report is not None and planned.request.verify,
         "sha256": {} if report is None else report.sha256,
+        "sources": planned.hashed_sources(),
         "warnings": [] if report is None else report.warnings,
     }

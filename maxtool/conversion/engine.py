@@ -6,6 +6,7 @@ converted and written a few rows at a time.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -40,7 +41,9 @@ from maxtool.recipe import (
     written_keys,
 )
 from maxtool.recipe.quantized_types import QuantizedTypes
+from maxtool.recipe.recipe_files import RECIPE_SUFFIX
 from maxtool.weights import Checkpoint, TensorSpec, open_checkpoint
+from maxtool.weights.files_read import files_noted, named
 from maxtool.weights.formats.payload import Chunked, Payload
 from maxtool.weights.lora import is_adapter, merged
 from maxtool.weights.names import listed
@@ -59,6 +62,7 @@ class Conversion:
         notes: What is worth knowing before it is run.
         quantized: How tensors are quantized; without types if they are not.
         recipe: The recipe that was used; None for plain copies.
+        read: The files that were opened, by name: their paths below the source.
     """
 
     request: Request
@@ -69,6 +73,7 @@ class Conversion:
     notes: list[str]
     quantized: QuantizedTypes
     recipe: Recipe | None = None
+    read: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def specs(self) -> list[TensorSpec]:
@@ -94,6 +99,20 @@ class Conversion:
     def nbytes(self) -> int:
         """Return the bytes of the whole output."""
         return sum(self.files.values())
+
+    def hashed_sources(self) -> dict[str, dict[str, object]]:
+        """Bytes and SHA-256 of every file that was read, by name.
+
+        Of files with tensors the SHA-256 is None: they are read tensor by tensor, in another order.
+        """
+        tensors = {*self.checkpoint.files}
+        return {
+            name: {
+                "bytes": path.stat().st_size,
+                "sha256": None if path in tensors else sha256(path),
+            }
+            for name, path in self.read.items()
+        }
 
     @property
     def sources(self) -> tuple[Path, ...]:
@@ -132,6 +151,16 @@ class Report:
 def prepare(request: Request) -> Conversion:
     """Plan a conversion from headers, and check all that can be checked before it is run."""
     request.check()
+    with files_noted() as read:
+        conversion = _prepared(request)
+    files = (path for path in read if path.suffix != RECIPE_SUFFIX)
+    conversion.read = named([*files, *conversion.checkpoint.seen], request.source)
+    _check_free(conversion)
+    return conversion
+
+
+def _prepared(request: Request) -> Conversion:
+    """The conversion, before it is known whether its files may be written."""
     adapter = _adapter(request)
     if adapter is None:
         checkpoint = open_checkpoint(request.source)
@@ -165,9 +194,7 @@ def prepare(request: Request) -> Conversion:
     notes = [*checkpoint.notes, *(planned.notes if planned else ()), *notes, *description.notes]
     used = planned or adapter
     recipe = used.recipe if used else None
-    conversion = Conversion(request, checkpoint, planned, tensors, layout, notes, quantized, recipe)
-    _check_free(conversion)
-    return conversion
+    return Conversion(request, checkpoint, planned, tensors, layout, notes, quantized, recipe)
 
 
 def _adapter(request: Request) -> ConvertedAdapter | None:
@@ -212,6 +239,7 @@ def convert(conversion: Conversion, progress: Callable[[int], None] | None = Non
         for name, data in layout.beside.items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_bytes(data)
+            report.sha256[name] = hashlib.sha256(data).hexdigest()
             if progress is not None:
                 progress(len(data))
         if request.verify:
@@ -219,7 +247,6 @@ def convert(conversion: Conversion, progress: Callable[[int], None] | None = Non
                 payloads = _payloads(conversion, file, Report(request.output, 0))
                 read_back(folder / file.name, file, payloads, request.target, request.output)
         if layout.checksums:
-            report.sha256 = {name: sha256(folder / name) for name in layout.listed}
             (folder / layout.checksums).write_bytes(checksum_lines(report.sha256))
         conversion.checkpoint.check_unchanged()
         _check_replaceable(request)  # it may hold other things by now
@@ -276,7 +303,10 @@ def _write(
 ) -> None:
     request, specs = conversion.request, [spec for spec, _ in file.tensors]
     arrays = _payloads(conversion, file, report)
-    WRITERS[request.target].write(path, specs, arrays, file.metadata, progress)
+    digest = hashlib.sha256() if request.sha256 or request.digests else None
+    WRITERS[request.target].write(path, specs, arrays, file.metadata, progress, digest)
+    if digest is not None:
+        report.sha256[file.name] = digest.hexdigest()
     if request.target in SHARDED:
         verify_safetensors(path, specs, request.output)
 

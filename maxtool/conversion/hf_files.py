@@ -15,6 +15,7 @@ from maxtool.recipe.naming import HF_NAME, own_name
 from maxtool.tokenizer import Tokenizer, write_hf
 from maxtool.tokenizer.huggingface import CARRIED
 from maxtool.weights import TensorSpec
+from maxtool.weights.source_file import whole_file
 
 CONFIG = "config.json"
 GENERATION = "generation_config.json"
@@ -38,7 +39,7 @@ def from_huggingface(
     for name in (GENERATION, *CARRIED, *beside):
         file = plan.checkpoint.folder / name
         if file.is_file():
-            files[name] = file.read_bytes()
+            files[name] = whole_file(file)
     return files
 
 

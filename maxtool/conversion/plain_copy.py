@@ -14,6 +14,7 @@ from maxtool.errors import UsageError
 from maxtool.tokenizer.huggingface import CARRIED
 from maxtool.weights import Checkpoint, TensorInfo, TensorSpec
 from maxtool.weights.formats.safetensors import DEFAULT_METADATA
+from maxtool.weights.source_file import whole_file
 
 
 def copied_tensors(
@@ -64,4 +65,4 @@ def _small_files(
         config |= {key: dtype_name(specs) for key in DTYPE_KEYS if key in config}
     files = {CONFIG: (json.dumps(config, indent=2, sort_keys=True) + "\n").encode()}
     beside = (checkpoint.folder / name for name in (GENERATION, *CARRIED))
-    return files | {file.name: file.read_bytes() for file in beside if file.is_file()}
+    return files | {file.name: whole_file(file) for file in beside if file.is_file()}

@@ -55,6 +55,7 @@ class Request:
         verify: Whether the output is read back and compared.
         adapter: The folder of a LoRA adapter that is merged into the weights.
         sha256: Whether a list of the files' checksums is written.
+        digests: Whether the report has these checksums, written or not.
         base: The base model of an adapter that is converted: its folder, or its GGUF file.
         split_max_size: Bytes of tensors in a split of GGUF at most; one file when not given.
     """
@@ -76,6 +77,7 @@ class Request:
     allow_nonfinite: bool = False
     verify: bool = False
     sha256: bool = False
+    digests: bool = False
     adapter: Path | None = None
     base: Path | None = None
 

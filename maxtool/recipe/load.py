@@ -17,7 +17,7 @@ from maxtool.recipe.extend import EXTENDS, extended
 from maxtool.recipe.keys import Keys
 from maxtool.recipe.parse import matches, parse
 from maxtool.recipe.problems import Problems, Table
-from maxtool.recipe.recipe_files import recipe_file, recipe_names
+from maxtool.recipe.recipe_files import RECIPE_SUFFIX, recipe_file, recipe_names
 from maxtool.recipe.schema import Dialect, Match, Recipe, Source
 from maxtool.weights import Checkpoint
 from maxtool.weights.formats import Format
@@ -32,7 +32,7 @@ def load_recipe(name_or_path: str) -> Recipe:
 
     What is wrong with the file is one error, a ConfigurationError that lists all its problems.
     """
-    if name_or_path.endswith(".toml") or "/" in name_or_path:
+    if name_or_path.endswith(RECIPE_SUFFIX) or "/" in name_or_path:
         path = Path(name_or_path)
         return _read(path, _parse_toml(path))
     file = recipe_file(name_or_path)
@@ -44,6 +44,14 @@ def load_recipe(name_or_path: str) -> Recipe:
             f"there is no recipe {name_or_path!r}", hint=f"{hint}Known: {', '.join(names)}"
         )
     return _kept(file)
+
+
+def files_of(recipe: Recipe) -> tuple[Path, ...]:
+    """The file of a recipe, then those that it extends, one after the other."""
+    files = [recipe.file]
+    while EXTENDS in (tables := _parse_toml(files[-1])):
+        files.append(_file(tables[EXTENDS]))
+    return tuple(files)
 
 
 # The formats whose tensors have the names of a published architecture.

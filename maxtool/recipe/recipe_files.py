@@ -19,6 +19,7 @@ from maxtool.errors import MissingFile
 PACKAGE = Path(__file__).resolve().parent.parent
 # A name that begins so does not describe a model: others extend it.
 BASE = "_"
+RECIPE_SUFFIX = ".toml"
 # In a wheel the recipes lie inside the package, in a checkout beside it.
 FOLDERS = (PACKAGE / "recipes", PACKAGE.parent / "recipes")
 GROUP = "maxtool.recipes"
@@ -58,7 +59,7 @@ def hidden() -> Iterator[str]:
 def _shipped() -> dict[str, Path]:
     for folder in FOLDERS:
         if folder.is_dir():
-            return {file.stem: file for file in sorted(folder.glob("*.toml"))}
+            return {file.stem: file for file in sorted(folder.glob(f"*{RECIPE_SUFFIX}"))}
     raise MissingFile("maxtool's recipes are missing", file=FOLDERS[0], hint="reinstall maxtool")
 
 
@@ -77,7 +78,7 @@ def _held(point: EntryPoint) -> Path:
     except ImportError:
         spec = None
     folders = (spec.submodule_search_locations if spec else None) or ()
-    files = [Path(folder) / f"{point.name}.toml" for folder in folders]
+    files = [Path(folder) / f"{point.name}{RECIPE_SUFFIX}" for folder in folders]
     for file in files:
         if file.is_file():
             return file

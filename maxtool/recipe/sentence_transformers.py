@@ -14,6 +14,7 @@ from typing import Any
 
 from maxtool.errors import MalformedFile
 from maxtool.weights.jsonfile import parse_object, read_object
+from maxtool.weights.source_file import read_file
 
 TABLE = "sentence_transformers"
 MODULES = "modules.json"
@@ -94,9 +95,7 @@ def folders(folder: Path) -> list[str]:
 
 def _modules(file: Path) -> list[tuple[str, str]]:
     """Kind and path of each module, in order."""
-    raw = file.read_bytes()[: MOST + 1]
-    if len(raw) > MOST:
-        raise MalformedFile(f"more than {MOST} bytes", file=file)
+    raw = read_file(file, MOST, "modules")
     listed = parse_object(b'{"modules":' + raw + b"}", file=file)["modules"]
     found = [_module(item) for item in listed] if isinstance(listed, list) else [None]
     if None in found:

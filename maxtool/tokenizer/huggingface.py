@@ -13,6 +13,7 @@ from maxtool.errors import ConfigurationError, MalformedFile, MissingFile
 from maxtool.tokenizer import checks, jsonfile, sentencepiece, wordpiece
 from maxtool.tokenizer.library import to_json
 from maxtool.tokenizer.vocabulary import AddedToken, SentencePiece, Tokenizer, Vocabulary
+from maxtool.weights.files_read import note_read
 from maxtool.weights.jsonfile import parse_object
 
 SPECIAL = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
@@ -139,6 +140,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 def _bytes(path: Path, most: int = MAX_FILES) -> bytes | None:
     try:
         with path.open("rb") as stream:
+            note_read(path)
             # It takes memory for as many bytes as it is asked for, however few there are.
             data = stream.read(min(os.fstat(stream.fileno()).st_size, most) + 1)
     except FileNotFoundError:

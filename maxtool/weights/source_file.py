@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxtool.errors import ChangedFile, InputError, MalformedFile, MissingFile
+from maxtool.weights.files_read import note_read
 
 
 class Stamp(NamedTuple):
@@ -151,11 +152,18 @@ def _open(path: Path) -> int:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            note_read(path)
             return descriptor
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise unreadable(path, error) from error
     os.close(descriptor)
     raise MissingFile("not a regular file", file=path)
+
+
+def whole_file(path: Path) -> bytes:
+    """All of a file, which is carried over as it stands."""
+    with open_source(path) as file:
+        return file.array(0, file.size).tobytes()
 
 
 def is_file(path: Path) -> bool:

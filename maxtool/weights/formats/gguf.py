@@ -20,7 +20,7 @@ from maxtool.quantization.encoding import QuantizationEncoding
 from maxtool.weights.cursor import Cursor
 from maxtool.weights.formats import gguf_values
 from maxtool.weights.formats.file_index import FileIndex, check_inside
-from maxtool.weights.formats.payload import Payload, Progress, check_held, write_file
+from maxtool.weights.formats.payload import Digest, Payload, Progress, check_held, write_file
 from maxtool.weights.jsonfile import uncollected
 from maxtool.weights.tensor_info import TensorInfo, TensorSpec
 
@@ -228,7 +228,8 @@ def write(
     arrays: Iterable[Payload],
     metadata: Mapping[str, object],
     progress: Progress | None = None,
+    digest: Digest | None = None,
 ) -> None:
     """Write a GGUF file, checked as by :func:`check`; see :func:`header` and ``write_file``."""
     check(specs)
-    write_file(path, header(specs, metadata), specs, arrays, progress)
+    write_file(path, header(specs, metadata), specs, arrays, progress, digest)

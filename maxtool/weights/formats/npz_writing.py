@@ -16,7 +16,15 @@ from numpy.lib import format as numpy_format
 
 from maxtool.dtype import DType
 from maxtool.weights.formats.npz import MAX_DIMS, SUFFIX
-from maxtool.weights.formats.payload import Payload, Progress, check_held, paired, write_payload
+from maxtool.weights.formats.payload import (
+    CHUNK_BYTES,
+    Digest,
+    Payload,
+    Progress,
+    check_held,
+    paired,
+    write_payload,
+)
 from maxtool.weights.names import stays_inside
 from maxtool.weights.tensor_info import TensorSpec
 
@@ -77,8 +85,13 @@ def write(
     arrays: Iterable[Payload],
     _metadata: Mapping[str, object] | None = None,
     progress: Progress | None = None,
+    digest: Digest | None = None,
 ) -> None:
-    """Write an archive, checked as by :func:`check`; ``arrays`` are as for ``write_file``."""
+    """Write an archive, checked as by :func:`check`; arguments are as for ``write_file``.
+
+    The checksum of an entry stands before its payload and is written behind it. So the digest is
+    made of the file once it is there.
+    """
     check(specs)
     with zipfile.ZipFile(path, "w", allowZip64=True) as archive:
         for spec, array in paired(specs, arrays):
@@ -86,3 +99,7 @@ def write(
             with archive.open(entry, "w", force_zip64=True) as stream:
                 stream.write(_beginning(spec))
                 write_payload(stream, spec, array, progress)
+    if digest is not None:
+        with path.open("rb") as whole:
+            while part := whole.read(CHUNK_BYTES):
+                digest.update(part)

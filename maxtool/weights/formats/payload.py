@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any, BinaryIO, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,13 @@ class Chunked:
 Payload = NDArray[Any] | Chunked
 
 
+class Digest(Protocol):
+    """A hash of bytes that come one after the other, as those of hashlib are."""
+
+    def update(self, data: bytes | memoryview, /) -> None:
+        """Add bytes behind those that were there."""
+
+
 # Told the bytes done since the last call.
 Progress = Callable[[int], None]
 
@@ -60,6 +67,7 @@ def write_file(
     specs: Sequence[TensorSpec],
     arrays: Iterable[Payload],
     progress: Progress | None,
+    digest: Digest | None,
 ) -> None:
     """Write a file of tensors, one array or chunk at a time.
 
@@ -70,16 +78,45 @@ def write_file(
         arrays: As many, in the same order; only one is held at a time. ``MissingWeight`` and
             ``UnexpectedWeight`` if there are fewer or more.
         progress: What is told of the bytes written.
+        digest: What all bytes of the file are given to, in their order.
     """
     beginning, (*offsets, end) = header
-    with path.open("wb") as stream:
+    with path.open("wb") as file:
+        stream = DigestedStream(file, digest)
         stream.write(beginning)
         _write_payloads(stream, specs, offsets, arrays, progress)
-        stream.truncate(end)
+        stream.seek(end)
+        file.truncate(end)
+
+
+@dataclass(frozen=True, slots=True)
+class DigestedStream:
+    """A file that is written from its beginning to its end, and hashed on the way.
+
+    What is passed over by :meth:`seek` becomes zeros.
+    """
+
+    file: BinaryIO
+    digest: Digest | None
+
+    def write(self, data: bytes | memoryview) -> int:
+        """Write at the place that was reached."""
+        if self.digest is not None:
+            self.digest.update(data)
+        return self.file.write(data)
+
+    def seek(self, offset: int) -> None:
+        """Go on from a later place of the file."""
+        if self.digest is not None:
+            self.digest.update(bytes(offset - self.file.tell()))
+        self.file.seek(offset)
+
+
+Writable: TypeAlias = DigestedStream | IO[bytes]
 
 
 def _write_payloads(
-    stream: BinaryIO,
+    stream: DigestedStream,
     specs: Sequence[TensorSpec],
     offsets: Sequence[int],
     arrays: Iterable[Payload],
@@ -105,7 +142,7 @@ def paired(
 
 
 def write_payload(
-    stream: IO[bytes], spec: TensorSpec, array: Payload, progress: Progress | None
+    stream: Writable, spec: TensorSpec, array: Payload, progress: Progress | None
 ) -> None:
     """Write one array, which must be what ``spec`` says; ``MisshapenWeight`` if it is not."""
     _check(array, spec)
@@ -123,7 +160,7 @@ def _check(array: Payload, spec: TensorSpec) -> None:
         raise MisshapenWeight(what, tensor=spec.name)
 
 
-def _write(stream: IO[bytes], array: NDArray[Any], progress: Progress | None) -> int:
+def _write(stream: Writable, array: NDArray[Any], progress: Progress | None) -> int:
     """Write an array; returns its bytes."""
     payload = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     for start in range(0, payload.size, CHUNK_BYTES):

@@ -17,7 +17,7 @@ from maxtool.dtype import BY_SAFETENSORS, TABLE, DType
 from maxtool.errors import InputError, MalformedFile
 from maxtool.weights.cursor import Cursor
 from maxtool.weights.formats.file_index import FileIndex, check_inside
-from maxtool.weights.formats.payload import Payload, Progress, check_held, write_file
+from maxtool.weights.formats.payload import Digest, Payload, Progress, check_held, write_file
 from maxtool.weights.jsonfile import MAX_JSON_MEMORY, parse_object, uncollected
 from maxtool.weights.tensor_info import TensorInfo, TensorSpec
 
@@ -232,7 +232,8 @@ def write(
     arrays: Iterable[Payload],
     metadata: Mapping[str, object] | None = None,
     progress: Progress | None = None,
+    digest: Digest | None = None,
 ) -> None:
     """Write a safetensors file, checked as by :func:`check`; see :func:`header`, ``write_file``."""
     check(specs)
-    write_file(path, header(specs, metadata), specs, arrays, progress)
+    write_file(path, header(specs, metadata), specs, arrays, progress, digest)
