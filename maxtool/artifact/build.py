@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -35,11 +35,13 @@ from maxtool.graph import Graph
 from maxtool.quantization.scheme import files_read
 from maxtool.recipe import Plan, Recipe, find_recipe, load_recipe, plan
 from maxtool.recipe.fitted_tokenizer import model_tokenizer
+from maxtool.recipe.load import files_of
 from maxtool.recipe.naming import check_name, model_name
-from maxtool.recipe.recipe_files import is_shipped
+from maxtool.recipe.recipe_files import RECIPE_SUFFIX, is_shipped
 from maxtool.recipe.schema import Tolerance
 from maxtool.tokenizer import Tokenizer
-from maxtool.weights import open_checkpoint
+from maxtool.weights import Checkpoint, open_checkpoint
+from maxtool.weights.files_read import files_noted, named
 
 # Positions that are made room for when none are asked for. Rotary tables and the cache are as long,
 # and nobody fills a million positions by accident; configurations name any number.
@@ -162,6 +164,12 @@ def prepare(request: Request) -> Build:
             it is to be for the GPU here and there is none, or transformers is not here to be
             compared with.
     """
+    with files_noted() as read:
+        return _prepared(request, read)
+
+
+def _prepared(request: Request, read: Mapping[Path, None]) -> Build:
+    """The compilation; ``read`` has the files that were opened for it."""
     check_name(request.name)
     target = target_of(request)
     check_quantize(request, target)
@@ -184,6 +192,7 @@ def prepare(request: Request) -> Build:
     if tokenizer is None:
         notes.append("the source has no tokenizer: the artifact takes token ids, not text")
     contents = _contents(request, planned, target, dtype, types, module, graphs, tokenizer)
+    contents = replace(contents, sources=_sources(read, checkpoint))
     notes += packing_note(contents)
     made = Build(request, contents, checkpoint, notes, planned, types, module, graphs)
     made.check_machine()
@@ -202,7 +211,7 @@ def _contents(
     tokenizer: Tokenizer | None,
 ) -> Contents:
     """The contents of the artifact."""
-    checkpoint, recipe = planned.checkpoint, planned.recipe
+    recipe = planned.recipe
     tasks = (TASKS.get(entry.name) for entry in graphs)
     return Contents(
         functions=tuple(named_graph(entry, graph) for entry, graph in graphs.items()),
@@ -223,8 +232,14 @@ def _contents(
         tables=module.tables if isinstance(module, architectures.Indexed) else (),
         devices=request.devices,
         tokenizer=tokenizer,
-        sources=(*checkpoint.files, *filter(None, [checkpoint.config_file])),
+        recipe_files=files_of(recipe),
     )
+
+
+def _sources(read: Iterable[Path], checkpoint: Checkpoint) -> dict[str, Path]:
+    """The files that were read, without recipes: of these many are looked at, and one is used."""
+    files = (path for path in read if path.suffix != RECIPE_SUFFIX)
+    return named([*files, *checkpoint.seen], checkpoint.path)
 
 
 def _shared_dtype(types: Mapping[str, MatrixType]) -> DType | None:

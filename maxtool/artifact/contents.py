@@ -85,7 +85,10 @@ class Contents:
     tables: tuple[Table, ...] = ()  # weights of which rows are read by number
     devices: int = 1  # that run it together, each with a part of the weights
     tokenizer: Tokenizer | None = None
-    sources: tuple[Path, ...] = ()  # the files that it is made from
+    # The files that it is made from, by name: their paths below the source.
+    sources: Mapping[str, Path] = field(default_factory=dict)
+    # The file of the recipe, if there is one, and those that it extends.
+    recipe_files: tuple[Path, ...] = ()
     # The bytes of the sources that were executed, which may have changed since.
     executed: Mapping[Path, bytes] = field(default_factory=dict)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -16,6 +16,7 @@ from maxtool.artifact.planned import Planned, check_place, target_of
 from maxtool.artifact.pure_graphs import pure_function
 from maxtool.artifact.request import ModuleRequest
 from maxtool.artifact.user_code import imports_beside, user_code
+from maxtool.artifact.user_imports import imported_beside
 from maxtool.artifact.user_module import GATHERING, AnyModule, load_module
 from maxtool.dtype import DType
 from maxtool.errors import MissingWeight, ModelMismatch, UsageError
@@ -30,6 +31,7 @@ from maxtool.nn.weight_binding import bound_data
 from maxtool.quantization import QuantizationEncoding
 from maxtool.recipe.naming import check_name
 from maxtool.weights import Checkpoint, open_checkpoint
+from maxtool.weights.files_read import files_noted, named
 from maxtool.weights.names import did_you_mean
 from maxtool.weights.weight_data import WeightData
 
@@ -47,6 +49,12 @@ class ModuleBuild(Planned):
 
 def prepare_module(request: ModuleRequest) -> ModuleBuild:
     """Plan a compilation of a user's module: its file is executed, and the module traced."""
+    with files_noted() as read:
+        return _prepared(request, read)
+
+
+def _prepared(request: ModuleRequest, read: Mapping[Path, None]) -> ModuleBuild:
+    """The compilation; ``read`` has the files that were opened for it."""
     check_name(request.name)
     target = target_of(request)
     checkpoint = None if request.weights is None else open_checkpoint(request.weights)
@@ -65,12 +73,17 @@ def prepare_module(request: ModuleRequest) -> ModuleBuild:
         identity=function_identity(request.name or type(module).__name__, type(module).__name__),
         dtype=matrix_dtype(functions, encodings),
         encodings=encodings,
-        sources=tuple(checkpoint.files if checkpoint else ()),
+        sources=_sources(request, [*imported_beside(file, loaded.source), *read]),
         executed={file: loaded.source},
     )
     build = ModuleBuild(request, contents, checkpoint, [*(checkpoint.notes if checkpoint else ())])
     build.check_machine()
     return build
+
+
+def _sources(request: ModuleRequest, read: Iterable[Path]) -> dict[str, Path]:
+    """The files that were read, by their names beside the module or its weights."""
+    return named(read, request.module.file.resolve(), *filter(None, [request.weights]))
 
 
 def _protected(request: ModuleRequest, checkpoint: Checkpoint | None) -> tuple[Path, ...]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from maxtool.artifact import machine_code, manifest, replaceable, tokenizer_files, weights
-from maxtool.artifact.beside import Beside, CountBytes
+from maxtool.artifact import (
+    build_record,
+    machine_code,
+    manifest,
+    replaceable,
+    tokenizer_files,
+    weights,
+)
+from maxtool.artifact.beside import Beside
 from maxtool.artifact.check import PassedCheck
 from maxtool.artifact.contents import Contents
 from maxtool.artifact.machine_code import Kernels
@@ -38,7 +43,8 @@ def make(planned: Planned, progress: Progress = SilentProgress()) -> Report:  # 
     progress.steps(machine_code.stages(contents.target) + (3 if request.check else 2))
     with staged(request.output, folder=True, replace=request.force) as folder:
         kernels, digests, sources = _computed(contents, folder, clock, progress)
-        described = _described(contents, folder, kernels, sources)
+        described = _described(contents, folder, kernels)
+        described["build"] = build_record.described(request, contents, sources)
         manifest.copy_loader(folder)
         if request.standalone:
             manifest.copy_runtime(folder, contents.target.kind)
@@ -63,29 +69,26 @@ def _computed(
 
     Code is generated in one thread, weights are written in another, which also hashes the source.
     """
-    sizes = {path: path.stat().st_size for path in contents.sources}
+    sizes = [path.stat().st_size for path in contents.sources.values()]
     total = weights.total_bytes(contents)
     with Beside() as beside:
         written = beside.begin(partial(weights.write_all, contents, folder))
-        hashed = beside.begin(partial(_hashed, sizes))
+        hashed = beside.begin(partial(build_record.hashed, contents.sources))
         kernels = machine_code.write(contents, folder, clock, progress)
         progress.stage("writing weights", total)
         digests = written.result(progress)
-        progress.stage("hashing the source", sum(sizes.values()))
+        progress.stage("hashing the source", sum(sizes))
         sources = hashed.result(progress)
     clock.joined("weights")
-    return kernels, digests, {**_executed(contents.executed), **sources}
+    return kernels, digests, {**build_record.hashed_text(contents.executed), **sources}
 
 
-def _described(
-    contents: Contents, folder: Path, kernels: Kernels, sources: Mapping[str, object]
-) -> dict[str, Any]:
+def _described(contents: Contents, folder: Path, kernels: Kernels) -> dict[str, Any]:
     """The manifest, but for files and check; the tokenizer is written on the way."""
     tokenizer = contents.tokenizer
     facts = {
         **({"kernels": machine_code.described(kernels)} if kernels else {}),
         "tokenizer": tokenizer_files.write(tokenizer, folder) if tokenizer else None,
-        "sources": sources,
     }
     return manifest.describe(contents, facts)
 
@@ -98,19 +101,6 @@ def _checked(planned: Planned, folder: Path, described: dict[str, Any]) -> Passe
     described["files"] = _files(folder, known)
     manifest.save(folder, described)
     return checked
-
-
-def _executed(sources: Mapping[Path, bytes]) -> dict[str, dict[str, object]]:
-    return {
-        path.name: {"bytes": len(source), "sha256": hashlib.sha256(source).hexdigest()}
-        for path, source in sources.items()
-    }
-
-
-def _hashed(sizes: Mapping[Path, int], progress: CountBytes) -> dict[str, dict[str, object]]:
-    return {
-        path.name: {"bytes": size, "sha256": sha256(path, progress)} for path, size in sizes.items()
-    }
 
 
 def _files(folder: Path, known: dict[str, str]) -> dict[str, dict[str, object]]:

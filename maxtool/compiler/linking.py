@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import platform
 import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +26,9 @@ OBJECTS = "objects"
 
 # Equal code gives equal bytes: no identity that a linker may make up, and no path of this machine.
 NO_BUILD_ID = "--build-id=none"
+
+# How programs are asked for it, and how long they may take to say it.
+VERSION, SECONDS = "--version", 30
 
 # What each system calls "make a shared library whose missing symbols the loader provides".
 SHARED = {
@@ -54,20 +58,46 @@ def export_library(executable: Any, path: Path, target: CpuTarget) -> None:  # n
 
 
 def find_linker(target: CpuTarget) -> list[str]:
-    """The start of the command that links objects for a target: ``[*command, "-o", out, ...]``.
+    """The start of the command that links objects for a target: ``[*command, "-o", out, ...]``."""
+    program, flags = _linking(target)
+    return [*program, *flags]
+
+
+def linker_identity(target: CpuTarget) -> dict[str, object]:
+    """The name of the program that links for a target, and what it and its linker call themselves.
+
+    A C compiler says which linker it runs, and what is linked beside the objects.
+    """
+    program, flags = _linking(target)
+    through = [f"-Wl,{VERSION}"] if "-fPIC" in flags else []
+    said = (_said([*program, option]) for option in (VERSION, *through))
+    return {"name": Path(program[-1]).name, "versions": [line for line in said if line]}
+
+
+def _said(command: Sequence[str]) -> str:
+    """The first line that a program writes; nothing where it does not know what it was asked."""
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=SECONDS, check=True)  # noqa: S603 - a program that was found
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.decode(errors="replace").partition("\n")[0]
+
+
+def _linking(target: CpuTarget) -> tuple[list[str], Sequence[str]]:
+    """A program that links for a target, and the flags that it needs.
 
     In this order: the system's C compiler when the target is this kind of machine, a cross compiler
     or a linker named after the triple, ``ld.lld``, the one in the ``ziglang`` package.
     """
     system = _system(target)
     if compiler := _compiler(target):
-        return [compiler, *SHARED[system]]
+        return [compiler], SHARED[system]
     if system == "Darwin":
         raise MachineLacks(
             f"no linker for {target.triple}", hint="libraries for macOS are linked on macOS"
         )
     if linker := _linker(target):
-        return [*linker, "-shared", NO_BUILD_ID]
+        return linker, ("-shared", NO_BUILD_ID)
     raise MachineLacks(f"no linker for {target.triple}", hint=f"{_to_install(target)}{ZIG}")
 
 

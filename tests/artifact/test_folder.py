@@ -39,8 +39,10 @@ def test_files_and_checksums(compiled: Compile, data: Path) -> None:
     assert set(manifest["files"]) == FILES - {"manifest.json"}
     for name, facts in manifest["files"].items():
         assert facts == {"bytes": (folder / name).stat().st_size, "sha256": digest(folder / name)}
-    assert set(manifest["sources"]) == {"model.safetensors", "config.json"}
-    for name, facts in manifest["sources"].items():
+    sources = manifest["build"]["sources"]
+    there = {each.name for each in source.iterdir()}
+    assert {"config.json", "model.safetensors"} < {*sources} <= there
+    for name, facts in sources.items():
         assert facts["sha256"] == digest(source / name)
     assert set(manifest["entries"]) == {"forward", "prefill", "decode"}
     assert all(one["offset"] % 64 == 0 for one in manifest["weights"]["tensors"])

@@ -123,7 +123,7 @@ def paths(value: object, path: Keys = ()) -> Iterator[Keys]:
     """Yield the path of each value of a JSON object, but for those that nothing depends on."""
     for key, child in children(value):
         yield (*path, key)
-        if path or key not in {"files", "sources", "check"}:
+        if path or key not in {"files", "build", "check"}:
             yield from paths(child, (*path, key))
 
 

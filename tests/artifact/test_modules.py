@@ -89,7 +89,11 @@ def test_a_second_entry_has_inputs_of_its_own(folder: Path) -> None:
 def test_the_manifest_says_what_a_function_takes(folder: Path) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     assert (manifest["name"], manifest["recipe"], manifest["task"]) == ("MLP", None, None)
-    assert manifest["sources"].keys() == {"graph_style.py", "mlp.safetensors"}
+    assert manifest["build"]["sources"].keys() == {
+        "beside.py",
+        "graph_style.py",
+        "mlp.safetensors",
+    }
     assert manifest["check"]["calls"] == 13
     assert manifest["entries"]["third"]["least"] == {"batch": 2}
     assert str(folder.parent) not in json.dumps(manifest)

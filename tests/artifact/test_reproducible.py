@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).resolve().parents[2]
+
 
 @dataclass(frozen=True)
 class User:
@@ -34,8 +36,13 @@ class User:
 
 
 USERS = (
-    User("a", {"PYTHONHASHSEED": "1", "TZ": "UTC", "LC_ALL": "C"}, 0o022, 1),
-    User("another model", {"PYTHONHASHSEED": "4242", "TZ": "Asia/Kathmandu"}, 0o077, -1),
+    User("a", {"PYTHONHASHSEED": "1", "TZ": "UTC", "LC_ALL": "C", "USER": "a"}, 0o022, 1),
+    User(
+        "another model",
+        {"PYTHONHASHSEED": "4242", "TZ": "Asia/Kathmandu", "LC_ALL": "tr_TR.UTF-8", "USER": "b"},
+        0o077,
+        -1,
+    ),
 )
 
 # What is made of every folder: an artifact, both formats, and one of them from the other.
@@ -50,7 +57,7 @@ for folder in sorted(Path(sources).iterdir())[:: int(step)]:
     artifact.make(artifact.prepare(artifact.Request(folder, place, target=target)))
     for source, end in ((folder, ".gguf"), (folder, ".hf"), (Path(f"{place}.gguf"), ".back")):
         try:
-            request = conversion.Request(source, Path(f"{place}{end}"))
+            request = conversion.Request(source, Path(f"{place}{end}"), sha256=True)
             conversion.convert(conversion.prepare(request))
         except ModelMismatch as error:  # not everything has a form in GGUF
             Path(f"{place}{end}.refused").write_text(str(error))
@@ -69,10 +76,13 @@ def made_by(user: User, target: str, sources: list[Path], scratch: Path) -> dict
     copies, output = scratch / user.prefix / "sources", scratch / user.prefix / "out"
     for source in sources:
         shutil.copytree(source, copies / f"{user.prefix}@{source.name}")
-    output.mkdir()
+    for folder in (output, home := scratch / user.prefix / "home"):
+        folder.mkdir()
+    own = {**user.environment, "HOME": str(home), "TMPDIR": str(home)}
     subprocess.run(
         [sys.executable, "-c", MAKE, str(copies), str(output), target, str(user.step)],
-        env={**os.environ, **user.environment},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **own},
+        cwd=home,
         umask=user.umask,
         check=True,
     )
@@ -88,6 +98,10 @@ def compare(target: str, sources: list[Path], scratch: Path) -> None:
     assert first.keys() == second.keys()
     first, second = (without_cubins(files) for files in (first, second))
     assert [name for name in first if first[name] != second[name]] == []
+    words = {str(scratch), *(user.prefix for user in USERS[1:])}
+    manifests = [str(data) for name, data in first.items() if name.endswith("manifest.json")]
+    assert manifests
+    assert [word for word in words for manifest in manifests if word in manifest] == []
 
 
 def without_cubins(files: Mapping[str, bytes]) -> dict[str, object]:
@@ -108,7 +122,6 @@ def without_cubins(files: Mapping[str, bytes]) -> dict[str, object]:
     return result
 
 
-@pytest.mark.slow
 def test_one_model(data: Path, tmp_path: Path) -> None:
     compare("cpu:x86-64-v2", [data / "tiny-llama"], tmp_path)
 

@@ -187,5 +187,5 @@ def test_the_digest_is_that_of_what_was_executed(tmp_path: Path, weights: Path) 
     out = tmp_path / "out"
     done = compiling(f"{file}:Net", "--weights", weights, *INPUT, "-o", out)
     assert done.exit_code == 0, done.output
-    source = json.loads((out / "manifest.json").read_text())["sources"]["mine.py"]
+    source = json.loads((out / "manifest.json").read_text())["build"]["sources"]["mine.py"]
     assert source == {"bytes": len(text), "sha256": hashlib.sha256(text.encode()).hexdigest()}

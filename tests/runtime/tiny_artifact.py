@@ -155,7 +155,7 @@ def contents(weights: list[dict[str, object]]) -> dict[str, Any]:
         "limits": {"seq": CONTEXT, "input_ids": [0, VOCAB - 1]},
         "tables": [{"weight": "plan", "index": "context", "skipped": 0}],
         "files": {},
-        "sources": {},
+        "build": {},
         "tokenizer": {
             "file": "tokenizer.json",
             "bos_token_id": BOS,
