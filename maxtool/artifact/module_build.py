@@ -16,7 +16,7 @@ from maxtool.artifact.planned import Planned, check_place, target_of
 from maxtool.artifact.pure_graphs import pure_function
 from maxtool.artifact.request import ModuleRequest
 from maxtool.artifact.user_code import imports_beside, user_code
-from maxtool.artifact.user_imports import imported_beside
+from maxtool.artifact.user_imports import note_imports
 from maxtool.artifact.user_module import GATHERING, AnyModule, load_module
 from maxtool.dtype import DType
 from maxtool.errors import MissingWeight, ModelMismatch, UsageError
@@ -63,6 +63,7 @@ def _prepared(request: ModuleRequest, read: Mapping[Path, None]) -> ModuleBuild:
     with imports_beside(file):
         loaded = load_module(request.module)
         module = loaded.module
+        note_imports(file, loaded.source)
         values = _values(module, request, checkpoint)
         functions = tuple(_traced(module, entry, file) for entry in request.entries)
     encodings = _encodings(functions)
@@ -73,7 +74,7 @@ def _prepared(request: ModuleRequest, read: Mapping[Path, None]) -> ModuleBuild:
         identity=function_identity(request.name or type(module).__name__, type(module).__name__),
         dtype=matrix_dtype(functions, encodings),
         encodings=encodings,
-        sources=_sources(request, [*imported_beside(file, loaded.source), *read]),
+        sources=_sources(request, read),
         executed={file: loaded.source},
     )
     build = ModuleBuild(request, contents, checkpoint, [*(checkpoint.notes if checkpoint else ())])
@@ -83,7 +84,7 @@ def _prepared(request: ModuleRequest, read: Mapping[Path, None]) -> ModuleBuild:
 
 def _sources(request: ModuleRequest, read: Iterable[Path]) -> dict[str, Path]:
     """The files that were read, by their names beside the module or its weights."""
-    return named(read, request.module.file.resolve(), *filter(None, [request.weights]))
+    return named(read, request.module.file, *filter(None, [request.weights]))
 
 
 def _protected(request: ModuleRequest, checkpoint: Checkpoint | None) -> tuple[Path, ...]:

@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from importlib.util import resolve_name
 from pathlib import Path
 
+from maxtool.weights.files_read import note_read
+
 INIT = "__init__.py"
 
 
-def imported_beside(file: Path, source: bytes) -> list[Path]:
-    """The files below the folder of ``file`` that its code imported, and their code."""
-    folder = file.resolve().parent
+def note_imports(file: Path, source: bytes) -> None:
+    """Note as read the files below the folder of ``file`` that its code imported, and theirs."""
+    folder = file.parent
     found: dict[Path, None] = {}
     waiting = [(source, "")]
     while waiting:
@@ -25,9 +27,9 @@ def imported_beside(file: Path, source: bytes) -> list[Path]:
             path = _place(name, folder)
             if name in sys.modules and path is not None and path not in found:
                 found[path] = None
+                note_read(path)
                 package = name if path.name == INIT else name.rpartition(".")[0]
                 waiting.append((path.read_bytes(), package))
-    return sorted(found)
 
 
 def _place(name: str, folder: Path) -> Path | None:

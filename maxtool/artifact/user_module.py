@@ -17,6 +17,7 @@ from typing import Any
 from maxtool.artifact.user_code import user_code
 from maxtool.errors import InputError, MissingFile, UsageError
 from maxtool.nn.base import ModuleBase
+from maxtool.weights.files_read import note_read
 from maxtool.weights.names import did_you_mean, listed
 
 AnyModule = ModuleBase[..., Any]
@@ -100,6 +101,7 @@ def _executed(file: Path, source: bytes) -> ModuleType:
 
 def _read(file: Path) -> bytes:
     try:
+        note_read(file)
         return file.read_bytes()
     except FileNotFoundError:
         raise MissingFile("no such file", file=file) from None

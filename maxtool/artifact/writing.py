@@ -80,7 +80,7 @@ def _computed(
         progress.stage("hashing the source", sum(sizes))
         sources = hashed.result(progress)
     clock.joined("weights")
-    return kernels, digests, {**build_record.hashed_text(contents.executed), **sources}
+    return kernels, digests, {**sources, **build_record.hashed_text(contents.executed)}
 
 
 def _described(contents: Contents, folder: Path, kernels: Kernels) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def test_modules_that_a_file_imports_are_sources(tmp_path: Path) -> None:
         module=reference, weights=None, entries=entries, output=tmp_path / "out"
     )
     contents = artifact.prepare_module(request).contents
-    assert contents.sources.keys() == {"beside_it/__init__.py"}
+    assert contents.sources.keys() == {"beside_it/__init__.py", "mine.py"}
     assert [file.name for file in contents.executed] == ["mine.py"]
 
 
