@@ -34,6 +34,7 @@ FLOORS = (
     ("recipe",),
     ("conversion", "compiler"),
     ("artifact", "benchmark"),
+    ("build",),
     ("cli",),
     ("__main__",),
 )

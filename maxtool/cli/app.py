@@ -138,6 +138,7 @@ COMMANDS: dict[str, str] = {
     "inspect-weights": "inspect_weights",
     "convert": "convert",
     "compile": "compile",
+    "build": "build",
     "run": "run",
     "embed": "embed",
     "compare": "compare",

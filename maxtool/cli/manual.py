@@ -27,6 +27,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "maxtool compile Llama-3.2-1B -o llama --target cuda:sm_80,sm_90",
         "maxtool compile f.py:MLP --weights f.npz --input 'x=int8[n,4]' -o mlp",
     ),
+    "build": (
+        "maxtool build models.toml",
+        "maxtool build models.toml llama-q8 --dry-run",
+        "maxtool build models.toml --set type=Q4_K_M --jobs 4 --json",
+    ),
     "run": (
         'maxtool run llama --prompt "Once upon a time" --max-tokens 50',
         "maxtool run llama --chat --temperature 0.7",
@@ -78,6 +83,7 @@ ENDINGS: Mapping[str, tuple[int, ...]] = {
     "inspect-weights": (1,),
     "convert": (1, 4),
     "compile": (1, 4, 5),
+    "build": (1, 4, 5),
     "run": (1, 4),
     "embed": (1, 4),
     "compare": (1, 4),

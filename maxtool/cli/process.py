@@ -26,7 +26,7 @@ def main() -> None:
 def _told(arguments: list[str]) -> int:
     """The exit code of a command, when all that it wrote has reached its reader."""
     try:
-        code = _called(arguments)
+        code = called(arguments)
         sys.stdout.flush()
     except streams.Unwritable as error:
         if error.gone:
@@ -36,7 +36,8 @@ def _told(arguments: list[str]) -> int:
     return code
 
 
-def _called(arguments: list[str]) -> int:
+def called(arguments: list[str]) -> int:
+    """The exit code of a command, run in this process."""
     try:
         return app(arguments, prog_name="maxtool", standalone_mode=False) or 0
     except CalledWrongly as error:

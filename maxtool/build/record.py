@@ -1,0 +1,131 @@
+"""Records of steps: what each was made from when it was last run, and what it wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from maxtool import __version__
+from maxtool.build.content import MISSING, Contents
+from maxtool.build.step import Step
+from maxtool.files import staged
+
+SCHEMA = "maxtool.build-step/1"
+PACKAGES = ("apache-tvm", "apache-tvm-ffi", "numpy")
+CPU_INFO = Path("/proc/cpuinfo")
+# Targets that mean the machine that compiles.
+OWN_MACHINE = ("cpu", "cuda")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One run of a step.
+
+    Attributes:
+        argv: The command line.
+        output: Where it wrote.
+        made_with: Versions of what ran it; of a step that depends on this machine, the machine too.
+        inputs: SHA-256 of every file that was read, by path.
+        listed: The names in the folder that was the source.
+        outputs: SHA-256 of every file that was written, by path.
+        nbytes: Their size.
+        seconds: The time that it took.
+        peak_bytes: The memory that it took.
+    """
+
+    argv: Sequence[str]
+    output: str | None
+    made_with: Mapping[str, str]
+    inputs: Mapping[str, str]
+    listed: Sequence[str] = ()
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    nbytes: int = 0
+    seconds: float = 0.0
+    peak_bytes: int = 0
+
+    def stale(self, step: Step, contents: Contents) -> str | None:
+        """Return why the step has to run again; None if it is up to date."""
+        if (tuple(self.argv), self.output) != (step.argv, step.output):
+            return "its options are others"
+        for name, used in made_with(step).items():
+            if self.made_with.get(name) != used:
+                return f"another {name}"
+        if list(self.listed) != contents.names(step.source):
+            return f"other files in {step.source}"
+        for kind, recorded in (("input", self.inputs), ("output", self.outputs)):
+            for path, digest in recorded.items():
+                found = contents.digest(path)
+                if found != digest:
+                    return f"{kind} {path} {'is missing' if found == MISSING else 'changed'}"
+        if step.output and (self.outputs.keys() ^ written(step, self.outputs, contents)):
+            return f"other files in {step.output}"
+        return None
+
+
+def written(step: Step, outputs: Mapping[str, str], contents: Contents) -> set[str]:
+    """The files of an output: those in its folder, or where it is none, those it said."""
+    is_folder = step.output is not None and (contents.folder / step.output).is_dir()
+    return {*contents.below(str(step.output))} if is_folder else {*outputs}
+
+
+def made_with(step: Step) -> dict[str, str]:
+    """Versions of what runs a step; where its target is whatever machine this is, that machine."""
+    used = dict(_versions())
+    targets = [word.partition("=")[2] for word in step.argv if word.startswith("--target=")]
+    if step.kind == "compile" and (targets or ["cpu"])[-1] in OWN_MACHINE:
+        used["machine"] = _machine()
+    return used
+
+
+@cache
+def _versions() -> Mapping[str, str]:
+    found = {"maxtool": __version__}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # it may be imported from a folder
+            found[package] = "unknown"
+    return found
+
+
+@cache
+def _machine() -> str:
+    """The kind of this machine's processors, as far as the system tells without a compiler."""
+    try:
+        lines = CPU_INFO.read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    told = sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
+    return " ".join([platform.machine(), os.environ.get("MAXTOOL_HOST_CPU", ""), *told])
+
+
+class Records:
+    """The records of the steps of a build file, a file for each."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def read(self, name: str) -> Record | None:
+        """The record of a step; None if there is none, or none that was written whole."""
+        try:
+            content = json.loads((self._folder / f"{name}.json").read_bytes())
+            known = {one.name for one in fields(Record)}
+            if content.pop("schema") != SCHEMA or {*content} != known:
+                return None
+            record = Record(**content)
+            dict(record.inputs), dict(record.outputs), list(record.argv)
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return None
+        return record
+
+    def write(self, name: str, record: Record) -> None:
+        """Replace the record of a step, at one moment."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with staged(self._folder / f"{name}.json") as path:
+            path.write_text(json.dumps({"schema": SCHEMA, **asdict(record)}, indent=1))

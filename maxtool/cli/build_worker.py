@@ -1,0 +1,147 @@
+"""One step of a build, run in a process of its own as the command line that it is."""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import json
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from maxtool.build.building import Sent
+from maxtool.build.content import Contents
+from maxtool.build.copying import copy
+from maxtool.build.record import Records
+from maxtool.build.step import Step
+from maxtool.cli.interrupts import end_at_once
+from maxtool.errors import MaxtoolError
+from maxtool.files import sha256, staged
+
+# Kinds that are commands with an output of their own.
+WRITING = ("convert", "compile")
+STATE = ".maxtool-build"
+# linux/prctl.h: the signal that a process gets when the one that started it ends.
+PR_SET_PDEATHSIG = 1
+# What getrusage counts memory in: bytes on macOS, KiB elsewhere.
+RSS_UNIT = 1 if sys.platform == "darwin" else 1024
+
+
+def run_step(folder: Path, step: Step, sender: Connection) -> None:
+    """Run a step, and send what came of it; all paths are relative to the folder."""
+    end_at_once()
+    _end_with_parent()
+    os.chdir(folder)
+    if step.output:
+        Path(step.output).parent.mkdir(parents=True, exist_ok=True)
+    sent = _run(step)
+    sent.peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT
+    sender.send(sent)
+
+
+def _end_with_parent() -> None:
+    """Ask the system to end this process when its parent is killed, where it can."""
+    with suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _run(step: Step) -> Sent:
+    if step.kind == "copy":
+        return _copied(step)
+    out, err = io.StringIO(), io.StringIO()
+    from maxtool.cli.process import called
+    from maxtool.weights.files_read import files_noted
+
+    with redirect_stdout(out), redirect_stderr(err), files_noted() as read:
+        code = called(command_line(step))
+    result = _parsed(out.getvalue())
+    if code:
+        lost = {"what": "it failed", "exit_code": code, "problems": result.get("differences", [])}
+        return Sent(result, error=result.get("error", lost), said=err.getvalue())
+    outputs = OUTPUTS[step.kind](step, result)
+    return Sent(result, None, err.getvalue(), _inputs(step, read, result), outputs)
+
+
+def command_line(step: Step) -> list[str]:
+    """The arguments of the command that a step is, with what a build adds to them."""
+    output = ["-o", step.output, "--force"] if step.kind in WRITING and step.output else []
+    return [*step.argv, *output, "--json", "--quiet"]
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        return dict(json.loads(text))
+    except ValueError:  # a command that failed before it had anything to say
+        return {}
+
+
+def _copied(step: Step) -> Sent:
+    record = Records(Path(STATE, "steps")).read(step.name)
+    output = Path(step.output or "")
+    try:
+        copy(Path(step.source), output, {*record.outputs} if record else ())
+    except MaxtoolError as error:
+        fields = ("what", "file", "problems", "hint", "exit_code")
+        return Sent(error={field: getattr(error, field) for field in fields})
+    return Sent(inputs=_tree(step.source), outputs=_hashed(_tree(str(output))))
+
+
+def _inputs(step: Step, read: Mapping[Path, None], result: Mapping[str, Any]) -> list[str]:
+    """The files that a step depends on: of all recipes that were looked at, those that were used.
+
+    What runs an artifact depends on all its files.
+    """
+    if step.kind not in WRITING:
+        return _tree(step.source)
+    from maxtool.recipe.load import files_of, load_recipe
+    from maxtool.recipe.recipe_files import RECIPE_SUFFIX, is_shipped, recipe_names
+
+    files = [path for path in read if path.suffix != RECIPE_SUFFIX or not is_shipped(path)]
+    if (recipe := result.get("recipe")) in recipe_names():
+        files += files_of(load_recipe(recipe))
+    return list(dict.fromkeys(map(str, files)))
+
+
+def _converted(step: Step, result: Mapping[str, Any]) -> dict[str, str]:
+    output = Path(str(step.output))
+    folder = output if output.is_dir() else output.parent
+    known = result["sha256"]
+    paths = {name: str(folder / name) for name in result["files"]}
+    return {path: known.get(name) or sha256(Path(path)) for name, path in paths.items()}
+
+
+def _compiled(step: Step, _result: Mapping[str, Any]) -> dict[str, str]:
+    folder = Path(str(step.output))
+    manifest = folder / "manifest.json"
+    files = json.loads(manifest.read_bytes())["files"]
+    known = {str(folder / name): file["sha256"] for name, file in files.items()}
+    return {**known, str(manifest): sha256(manifest)}
+
+
+def _measured(step: Step, result: Mapping[str, Any]) -> dict[str, str]:
+    output = Path(str(step.output))
+    with staged(output) as path:
+        path.write_text(json.dumps(result, indent=2) + "\n")
+    return _hashed([str(output)])
+
+
+OUTPUTS: Mapping[str, Callable[[Step, Mapping[str, Any]], dict[str, str]]] = {
+    "convert": _converted,
+    "compile": _compiled,
+    "check": lambda _step, _result: {},
+    "bench": _measured,
+}
+
+
+def _tree(path: str) -> list[str]:
+    return Contents(Path(), Path(os.devnull), again=True).below(path)
+
+
+def _hashed(paths: Sequence[str]) -> dict[str, str]:
+    return {path: sha256(Path(path)) for path in paths}

@@ -1,0 +1,169 @@
+"""``maxtool build`` on real models: the sample file, a kill in the middle, and what is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from maxtool.cli.app import app
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLES, TINY = ROOT / "samples", ROOT / "tests" / "data" / "tiny-llama"
+CONVERT = """
+[targets."{type}"]
+kind = "convert"
+matrix.type = ["float16", "float32"]
+source = "model"
+output = "out/{type}.gguf"
+dtype = "{type}"
+"""
+COMPILE = """
+[targets."compiled"]
+kind = "compile"
+source = "@float16"
+output = "out/compiled"
+target = "cpu:x86-64-v2"
+
+[targets.checked]
+kind = "check"
+source = "@compiled"
+
+[targets.copied]
+kind = "copy"
+source = "@compiled"
+output = "out/copied"
+"""
+# Modules that an up-to-date build may not import.
+HEAVY = ("numpy", "tvm", "maxtool.artifact", "maxtool.conversion")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    shutil.copytree(TINY, tmp_path / "model")
+    return tmp_path
+
+
+def build(folder: Path, text: str, *arguments: str) -> Result:
+    (folder / "x.toml").write_text(text)
+    return CliRunner().invoke(app, ["build", str(folder / "x.toml"), *arguments])
+
+
+def statuses(result: Result) -> dict[str, str]:
+    content: Mapping[str, Any] = json.loads(result.stdout)
+    assert content["schema"] == "maxtool.build/1"
+    return {step["name"]: step["status"] for step in content["steps"]}
+
+
+def test_what_changed_is_built_and_nothing_else(folder: Path) -> None:
+    result = build(folder, CONVERT + COMPILE)
+    assert result.exit_code == 0, result.output
+    lines = dict(line.split(maxsplit=1) for line in result.stdout.splitlines()[:-1])
+    assert lines["float16"].startswith("converted  ")
+    assert lines["compiled"].endswith(" KiB")
+    assert lines["checked"].startswith("checked  ")
+    first = json.loads(build(folder, CONVERT + COMPILE, "--json").stdout)
+    assert {step["status"] for step in first["steps"]} == {"up to date"}
+    assert all(step["sha256"] for step in first["steps"] if step["output"])
+
+    (folder / "out" / "copied" / "weights.bin").write_bytes(b"?")
+    (folder / "model" / "notes.md").touch()
+    again = statuses(build(folder, CONVERT + COMPILE, "--json"))
+    # The source has another file, so it is converted again: to the same bytes.
+    assert {name for name, status in again.items() if status == "done"} == {
+        "float16",
+        "float32",
+        "copied",
+    }
+
+    config = folder / "model" / "tokenizer_config.json"
+    config.write_text(config.read_text().replace("<s>", "<t>") + " ")
+    changed = build(folder, CONVERT + COMPILE, "--json", "-n")
+    assert set(statuses(changed).values()) == {"would run"}
+
+
+def test_a_copy_replaces_nothing_of_others(folder: Path) -> None:
+    text = '[targets.x]\nkind = "copy"\nsource = "model"\noutput = "out/x"\n'
+    assert build(folder, text).exit_code == 0
+    (folder / "out" / "x" / "mine").touch()
+    result = build(folder, text)
+    assert result.exit_code == 2
+    assert "holds other files" in result.stderr
+    assert (folder / "out" / "x" / "mine").exists()
+
+
+def test_the_exit_code_and_message_of_what_failed(folder: Path) -> None:
+    (folder / "model" / "config.json").write_text('{"model_type": "nothing"}')
+    result = build(folder, CONVERT + COMPILE, "--keep-going")
+    assert result.exit_code == 4
+    assert "float16   failed" in result.stdout
+    assert "compiled  skipped: float16 is not there" in result.stdout
+    assert "the model is a 'nothing'" in " ".join(result.stderr.split())
+
+
+def test_keys_are_those_of_the_commands(folder: Path) -> None:
+    result = build(folder, CONVERT.replace("dtype =", "dtypes =") + COMPILE)
+    assert result.exit_code == 3
+    told = " ".join(result.stderr.split())
+    assert "line 7: targets.{type}.dtypes: there is no key 'dtypes'; did you mean 'dtype'" in told
+
+
+def test_nothing_heavy_is_imported_where_all_is_up_to_date(folder: Path) -> None:
+    build(folder, CONVERT)
+    program = (
+        "import sys\nfrom maxtool.cli.app import app\n"
+        f"app(['build', {str(folder / 'x.toml')!r}], standalone_mode=False)\n"
+        f"print([name for name in {HEAVY} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert "2 up to date" in done.stdout
+
+
+@pytest.mark.slow
+def test_the_sample(tmp_path: Path) -> None:
+    """Compare with commands that are given one by one."""
+    shutil.copytree(SAMPLES / "fireside", tmp_path / "fireside")
+    shutil.copy(SAMPLES / "build.toml", tmp_path)
+    file = str(tmp_path / "build.toml")
+    assert CliRunner().invoke(app, ["build", file]).exit_code == 0
+    assert (tmp_path / "built" / "release" / "run.py").is_file()
+    source, output = str(tmp_path / "fireside"), tmp_path / "alone.gguf"
+    options = ["--quantize", "q4_0", "-o", str(output)]
+    assert CliRunner().invoke(app, ["convert", source, *options]).exit_code == 0
+    assert output.read_bytes() == (tmp_path / "built" / "fireside-q4_0.gguf").read_bytes()
+
+
+@pytest.mark.slow
+def test_a_kill_in_the_middle(folder: Path) -> None:
+    """Kill it at several moments; the same command ends with the same bytes."""
+    (folder / "x.toml").write_text(CONVERT + COMPILE)
+    command = [sys.executable, "-m", "maxtool", "build", str(folder / "x.toml"), "--json"]
+    whole = folder / "whole"
+    shutil.copytree(folder / "model", whole / "model")
+    assert build(whole, CONVERT + COMPILE).exit_code == 0
+    for seconds in (1.0, 2.5, 4.0, 6.0):
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+        time.sleep(seconds)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    assert json.loads(done.stdout)["ok"]
+    assert contents(folder / "out") == contents(whole / "out")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
