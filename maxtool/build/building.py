@@ -128,7 +128,8 @@ class Building:
                 running.process.terminate()
             for _, running in self._running.values():
                 running.process.join()
-            self._contents.save()
+            if not dry_run:
+                self._contents.save()
         return list(self._outcomes.values())
 
     def _decided(

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from maxtool.cli import options, units
+from maxtool.cli.interrupts import INTERRUPTED
 from maxtool.cli.output import Output
+from maxtool.cli.progress import CLEAR
 from maxtool.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from maxtool.build.building import Outcome
     from maxtool.build.step import Kind, OptionForm
@@ -83,14 +87,31 @@ def build(
     work = Building(steps, kinds, contents, Records(state / "steps"), run_step)
     get_context("forkserver").set_forkserver_preload(["maxtool.cli.build_preload"])
     width = max(len(step.name) for step in steps)
-    outcomes = work.run(
-        Limits(jobs or _cores(), _memory()),
-        lambda outcome: _tell(out, outcome, kinds, width),
-        force=force,
-        dry_run=dry_run,
-        keep_going=keep_going,
-    )
+    with _told_of_interrupts(out), out.progress("building") as meter:
+        meter.stage("building", len(steps), "target")
+
+        def tell(outcome: Outcome) -> None:
+            meter(1)
+            _tell(out, outcome, kinds, width)
+
+        outcomes = work.run(
+            Limits(jobs or _cores(), _memory()),
+            tell,
+            force=force,
+            dry_run=dry_run,
+            keep_going=keep_going,
+        )
     _end(out, file, outcomes, time.monotonic() - began)
+
+
+@contextmanager
+def _told_of_interrupts(out: Output) -> Iterator[None]:
+    """End at an interrupt with a word on what is there: the steps that ended, and no others."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        out.warn("interrupted; what was done stays, and the same command goes on from there")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _kinds() -> dict[str, Kind]:
@@ -149,6 +170,9 @@ def _tell(out: Output, outcome: Outcome, kinds: Mapping[str, Kind], width: int) 
     """One line on a step; of one that failed also what was wrong."""
     if out.json_mode:
         return
+    if not out.quiet and sys.stderr.isatty():  # where progress is drawn
+        sys.stderr.write(CLEAR)
+        sys.stderr.flush()
     for line in outcome.said.splitlines() if outcome.error is None else ():
         out.note(f"{outcome.step.name}: {line}")
     if not (out.quiet and outcome.status == "up to date"):

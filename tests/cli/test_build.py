@@ -159,6 +159,14 @@ def test_a_kill_in_the_middle(folder: Path) -> None:
         time.sleep(seconds)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
+    shutil.rmtree(folder / "out" / "compiled", ignore_errors=True)
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(2.0)
+    process.send_signal(signal.SIGINT)
+    assert "goes on from there" in process.communicate()[1]
+    assert process.returncode == 130
     done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
     assert json.loads(done.stdout)["ok"]
     assert contents(folder / "out") == contents(whole / "out")
