@@ -158,6 +158,10 @@ def compile(  # noqa: A001 - the command's name
     html: options.Html = None,
     name: options.Name = None,
     force: options.Force = False,
+    if_changed: Annotated[
+        bool,
+        options.flag("--if-changed", help="Replace an artifact unless it would be the same."),
+    ] = False,
     dry_run: options.DryRun = False,
     ignore_config: options.IgnoreConfig = None,
 ) -> None:
@@ -196,7 +200,7 @@ def compile(  # noqa: A001 - the command's name
         "dtype": options.parse_dtype(dtype),
         "check": check is not None,
         "standalone": standalone,
-        "force": force,
+        "force": force or if_changed,
         "name": name,
     }
     build: Build | ModuleBuild
@@ -228,11 +232,22 @@ def compile(  # noqa: A001 - the command's name
     out.note(summary(build))
     for note in build.notes:
         out.note(note)
+    if if_changed and _is_current(out, build):
+        show(out, build, None, is_current=True)
+        return
     report = None
     if not dry_run:
         with out.progress("compiling") as advance, _drawn(out, build, page):
             report = artifact.make(build, advance)
     show(out, build, report)
+
+
+def _is_current(out: Output, build: Build | ModuleBuild) -> bool:
+    """Return whether the artifact that is there is what would be compiled."""
+    from maxtool.artifact.current import is_current
+
+    with out.progress("comparing with what is there") as meter:
+        return is_current(build, meter)
 
 
 @contextmanager

@@ -76,10 +76,15 @@ def _cache(build: Build) -> str:
     return f", cache in {build.kv_dtype.name} ({size}{texts})"
 
 
-def show(out: Output, build: Build | ModuleBuild, report: Report | None) -> None:
-    """The plan, or what was done, as data."""
+def show(
+    out: Output, build: Build | ModuleBuild, report: Report | None, *, is_current: bool = False
+) -> None:
+    """The plan, what was done, or that nothing had to be, as data."""
     if out.json_mode:
-        out.data(SCHEMA, _as_json(build, report))
+        out.data(SCHEMA, {**_as_json(build, report), "up_to_date": is_current})
+        return
+    if is_current:
+        out.say(f"{build.request.output}: up to date")
         return
     weights = units.binary_size(build.weight_bytes)
     if report is None:
