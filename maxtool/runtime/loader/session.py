@@ -37,7 +37,7 @@ class Session:
         A device that can draws the tokens itself, where ``choose`` is a :class:`TokenSampler`.
         """
         before = list(ids)
-        common = min(_common(self.ids, before), len(before) - 1)
+        common = min(common_length(self.ids, before), len(before) - 1)
         self.reused = self._slot.usable(common, len(before))
         if self._decoder is not None and isinstance(choose, TokenSampler):
             yield from self._drawn(self._decoder, before, count, choose)
@@ -106,7 +106,7 @@ class Session:
         return logits
 
 
-def _common(first: Sequence[int], second: Sequence[int]) -> int:
-    """Return the length of the common prefix."""
+def common_length(first: Sequence[int], second: Sequence[int]) -> int:
+    """Return the length of the common beginning."""
     pairs = zip(first, second, strict=False)
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
