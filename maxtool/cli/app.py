@@ -141,6 +141,7 @@ COMMANDS: dict[str, str] = {
     "build": "build",
     "run": "run",
     "embed": "embed",
+    "serve": "serve",
     "compare": "compare",
     "imatrix": "imatrix",
     "verify": "verify",

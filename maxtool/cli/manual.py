@@ -43,6 +43,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         'maxtool embed minilm --text "a red house" --text "a blue house"',
         "maxtool embed minilm --file lines.txt -o vectors.npy",
     ),
+    "serve": (
+        "maxtool serve llama",
+        "maxtool serve llama minilm --port 8080 --max-tokens 512",
+        "maxtool serve llama --host 0.0.0.0 --cors https://example.org",
+    ),
     "compare": (
         "maxtool compare Llama-3.2-1B llama-q4_k_m.gguf --sort error",
         "maxtool compare Llama-3.2-1B q8_0.gguf q4_0.gguf --html loss.html",
@@ -86,6 +91,7 @@ ENDINGS: Mapping[str, tuple[int, ...]] = {
     "build": (1, 4, 5),
     "run": (1, 4),
     "embed": (1, 4),
+    "serve": (1, 4),
     "compare": (1, 4),
     "imatrix": (1, 4),
     "verify": (1,),

@@ -57,7 +57,7 @@ def test_exit_codes_are_documented() -> None:
 
 COMPLETED = {
     "": [
-        *("inspect-weights", "convert", "compile", "build", "run", "embed"),
+        *("inspect-weights", "convert", "compile", "build", "run", "embed", "serve"),
         *("compare", "imatrix", "verify", "bench", "recipes"),
     ],
     "rec": ["recipes"],

@@ -1,0 +1,26 @@
+"""Limits of what clients may ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Bounds of each request, and of all together.
+
+    Attributes:
+        body: Bytes of a request.
+        prompt: Tokens of a prompt; the model's context if None.
+        tokens: Tokens that are made for a prompt; what the context has room for if None.
+        queue: Texts that may wait for a model, beside those that it is continuing.
+        seconds: From a request to the end of its answer.
+        stop_seconds: What is still running may take so long when the server is told to stop.
+    """
+
+    body: int = 1 << 20
+    prompt: int | None = None
+    tokens: int | None = None
+    queue: int = 256
+    seconds: float = 600.0
+    stop_seconds: float = 10.0
