@@ -58,7 +58,10 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         what = f"cannot listen on {host} port {port}: {error.strerror or error}"
         raise MachineLacks(what, hint="--port 0 takes any port that is free") from None
-    if hasattr(socket, "TCP_USER_TIMEOUT"):  # connections inherit it
+    # Connections inherit both. asyncio sets the former only where a socket names its protocol, and
+    # without it the second part of an answer waits 40 ms for the client to confirm the first.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, MILLISECONDS)
     return listener
 
