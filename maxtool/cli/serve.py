@@ -85,7 +85,6 @@ def serve(
             metavar="FOLDER...", help="Folders that maxtool compile wrote.", show_default=False
         ),
     ],
-    asking: Asking,
     host: Annotated[
         str,
         typer.Option("--host", metavar="ADDRESS", help="Address to listen on; 0.0.0.0 is all."),
@@ -117,6 +116,8 @@ def serve(
         ),
     ] = None,
     no_verify: options.NoVerify = False,
+    *,
+    asking: Asking,
 ) -> None:
     """Serve compiled models over HTTP, in the form of OpenAI's API.
 
