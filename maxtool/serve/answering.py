@@ -129,9 +129,10 @@ class Answering:
     def _usage(self) -> Json:
         """The tokens of all choices; a prompt is counted once, however many choices it has."""
         texts = [job.text for job in self._jobs]
-        prompts = {tuple(text.reply.ids): text.reused for text in texts}
+        first = texts[:: self._asked.choices]
+        prompt = sum(len(text.reply.ids) for text in first)
         made = sum(len(text.reply.made) for text in texts)
-        return usage(sum(map(len, prompts)), made, sum(prompts.values()))
+        return usage(prompt, made, sum(text.reused for text in first))
 
 
 def _event(content: Json) -> str:

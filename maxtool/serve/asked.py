@@ -29,6 +29,7 @@ class Asked:
         served: The model.
         form: How the answer is written.
         texts: What is continued: each choice of each prompt.
+        choices: How many there are of each.
         streams: Whether the answer is told as it comes.
         counts_usage: Whether a stream ends with the number of tokens.
         logprobs: Whether the answer says how likely its tokens are.
@@ -37,6 +38,7 @@ class Asked:
     served: Served
     form: Form
     texts: Sequence[Text]
+    choices: int
     streams: bool
     counts_usage: bool
     logprobs: bool
@@ -94,7 +96,7 @@ def _asked(
     if options and not streams:
         raise wrong("stream_options", "needs stream to be true")
     usage = options.get("include_usage", False)
-    return Asked(served, form, texts, streams, usage, top is not None)
+    return Asked(served, form, texts, count, streams, usage, top is not None)
 
 
 def _drawn(prompt: Prompt, choice: int) -> Prompt:

@@ -23,7 +23,7 @@ from maxtool.serve.asked import Asked, asked_chat, asked_completion
 from maxtool.serve.fields import parsed
 from maxtool.serve.limits import Limits
 from maxtool.serve.metrics import Metrics
-from maxtool.serve.refusal import Refusal, refusal_of, too_slow, wrong
+from maxtool.serve.refusal import Refusal, busy, refusal_of, too_slow, wrong
 from maxtool.serve.served import Served
 
 Read: TypeAlias = Callable[[Served, Mapping[str, Any], Limits], Asked]
@@ -42,6 +42,7 @@ class Endpoints:
         self._limits, self._metrics = limits, metrics
         # Threads that read requests: parsing, rendering of templates and tokenizers take time.
         self._readers = CapacityLimiter(max(2, os.cpu_count() or 1))
+        self._reading = 0  # requests whose bodies are in memory, and not yet what they ask for
 
     def routes(self) -> list[Route]:
         """The paths."""
@@ -105,12 +106,17 @@ class Endpoints:
         if request.headers.get("content-type", "").partition(";")[0].strip() != JSON:
             # A page of anybody's may send other types without asking first.
             raise Refusal(415, f"the Content-Type must be {JSON}")
+        if self._reading >= self._limits.queue:
+            raise busy(self._reading, self._limits.queue)
+        self._reading += 1
         try:
             async with asyncio.timeout(self._limits.seconds):
                 body = await self._body(request)
                 return await run_sync(_made, body, make, limiter=self._readers)
         except TimeoutError:
             raise too_slow() from None
+        finally:
+            self._reading -= 1
 
     async def _body(self, request: Request) -> bytes:
         """The body of a request, refused as soon as it is too long."""

@@ -58,9 +58,9 @@ def stopping() -> Refusal:
     return Refusal(503, "the server is stopping", SERVER, code="stopping")
 
 
-def busy(waiting: int) -> Refusal:
-    """The refusal of what comes while too much waits."""
-    what = f"{waiting} requests wait already, try again later"
+def busy(waiting: int, most: int) -> Refusal:
+    """The refusal of what comes while so much waits, of what may at ``most``."""
+    what = f"{waiting} of at most {most} are waiting already, and this is more; try again later"
     return Refusal(429, what, RATE, code="queue_full", headers={"Retry-After": "1"})
 
 

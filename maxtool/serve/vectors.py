@@ -41,8 +41,8 @@ class EmbeddingModel:
         self, name: str, content: Mapping[str, Any], seconds: float
     ) -> dict[str, object]:
         """The JSON that answers a request, when its turn has come."""
-        if self._waiting > self._most:
-            raise busy(self._waiting)
+        if self._waiting >= self._most:
+            raise busy(self._waiting, self._most)
         work = asyncio.get_running_loop().run_in_executor(self._thread, self._made, name, content)
         self._waiting += 1
         try:

@@ -145,7 +145,7 @@ class Worker:
             if self._refusal is not None:
                 raise self._refusal
             if len(self._waiting) + len(jobs) > self._most:
-                raise busy(len(self._waiting))
+                raise busy(len(self._waiting), self._most)
             self._waiting.extend(jobs)
             self._changed.notify()
 

@@ -106,6 +106,20 @@ def test_what_is_broken_off_anywhere_leaves_nothing_behind(client: Client) -> No
     assert client.good("/health") == {"status": "ok"}
 
 
+def test_only_so_many_requests_are_read_at_once(folders: dict[str, Path]) -> None:
+    """Two clients send only the beginning of a body: they hold both places until they go."""
+    with serving(folders, "one", queue=2) as client:
+        head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n"
+        slow = [socket.create_connection(("127.0.0.1", client.port)) for _ in range(2)]
+        for sock in slow:
+            sock.sendall(head + b"Content-Type: application/json\r\n\r\n{")
+        asked = {"prompt": "Once", "max_tokens": 1}
+        wait_until(lambda: client.ask(COMPLETIONS, asked)[0] == 429)
+        for sock in slow:
+            sock.close()
+        wait_until(lambda: client.ask(COMPLETIONS, asked)[0] == 200)
+
+
 def test_a_reader_too_slow_is_left(
     folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

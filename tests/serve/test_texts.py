@@ -100,6 +100,8 @@ def test_several_prompts_and_choices(client: Client, folders: dict[str, Path], n
     assert [choice["text"] for choice in answer["choices"]] == expected
     assert [choice["index"] for choice in answer["choices"]] == [*range(6)]
     assert answer["usage"]["completion_tokens"] == 54
+    lengths = [len(loader.load(folders["one"]).encode(text)) for text in (PROMPT, "The old", "A")]
+    assert answer["usage"]["prompt_tokens"] == sum(lengths)
     texts = dict.fromkeys(range(6), "")
     for piece in client.events(COMPLETIONS, asked):
         texts[piece["choices"][0]["index"]] += piece["choices"][0]["text"]
