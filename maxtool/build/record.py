@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -78,7 +79,8 @@ def made_with(step: Step) -> dict[str, str]:
     """Versions of what runs a step; where its target is whatever machine this is, that machine."""
     used = dict(_versions())
     targets = [word.partition("=")[2] for word in step.argv if word.startswith("--target=")]
-    if step.kind == "compile" and (targets or ["cpu"])[-1] in OWN_MACHINE:
+    is_for_this = step.kind == "compile" and (targets or ["cpu"])[-1] in OWN_MACHINE
+    if is_for_this or step.kind == "bench":
         used["machine"] = _machine()
     return used
 
@@ -96,13 +98,14 @@ def _versions() -> Mapping[str, str]:
 
 @cache
 def _machine() -> str:
-    """The kind of this machine's processors, as far as the system tells without a compiler."""
+    """A hash of what the system tells of this machine's processors."""
     try:
         lines = CPU_INFO.read_text(errors="replace").splitlines()
     except OSError:
         lines = []
     told = sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
-    return " ".join([platform.machine(), os.environ.get("MAXTOOL_HOST_CPU", ""), *told])
+    known = [platform.machine(), os.environ.get("MAXTOOL_HOST_CPU", ""), *told]
+    return hashlib.sha256("\n".join(known).encode()).hexdigest()
 
 
 class Records:

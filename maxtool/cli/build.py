@@ -232,5 +232,6 @@ def _as_json(outcome: Outcome) -> dict[str, object]:
         "bytes": None if record is None else record.nbytes,
         "peak_bytes": None if record is None else record.peak_bytes,
         "sha256": {} if record is None else dict(record.outputs),
+        "said": outcome.said.splitlines(),
         "error": outcome.error,
     }
