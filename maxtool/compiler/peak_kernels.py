@@ -157,7 +157,7 @@ def _multiply_int8(dot: IntegerDot) -> b.PrimFunc:
             width = dot.lanes * (2 if dot.sums == "int16" else 1)
             totals = b.scratch((CHAINS, width), dot.sums)
             for chain in range(CHAINS):
-                start = dot.start(dot.start_bits(b.int32(chain), b.int32(1)))
+                start = dot.start([dot.start_bits(b.int32(chain), b.int32(1))])
                 b.store(totals, start, (chain, 0), width)
             factor = b.let(factors[0, 0])
             with T.serial(b.integer(ROUNDS)):
@@ -166,9 +166,9 @@ def _multiply_int8(dot: IntegerDot) -> b.PrimFunc:
                     weights = T.reinterpret(b.vector_type("uint8", 4 * dot.lanes), total)
                     more = dot.add(total, weights, [factor] * dot.parts)
                     b.store(totals, more, (chain, 0), width)
-            whole = dot.total(b.load(totals, (0, 0), width))
+            whole = dot.total(b.load(totals, (0, 0), width), 0)
             for chain in range(1, CHAINS):
-                whole = whole + dot.total(b.load(totals, (chain, 0), width))
+                whole = whole + dot.total(b.load(totals, (chain, 0), width), 0)
             b.store(sums, whole, (part, 0), dot.lanes)
     return kernel.function
 

@@ -21,7 +21,7 @@ from .emulation import EMULATED, PYTHON, environment, needs_system
 KERNELS = Path(__file__).resolve().parents[1] / "compiler" / "kernels"
 QUANTIZED = "test_quantized.py"
 
-# CPUs: with `usdot`, with `sdot` alone, with neither.
+# CPUs: with `smmla`, with `sdot` alone, with neither.
 CPUS = {"neoverse-v1": SETS["i8mm"], "neoverse-n1": SETS["dotprod"], "aarch64-linux-gnu": PLAIN}
 # The first runs the tests of the usual kernels, all of them those in which they differ.
 USUAL = (

@@ -25,7 +25,7 @@ from maxtool.compiler.kernels.cpu.integer_dot import (
     plain_bytes,
     plain_look_up,
 )
-from maxtool.compiler.kernels.cpu.quantized_linear import quantized_linear
+from maxtool.compiler.kernels.cpu.quantized_linear import LOW_TILES, quantized_linear
 from maxtool.compiler.quantized_layout import layout_of
 from maxtool.compiler.quantized_packing import pack_quantized
 from maxtool.quantization import QuantizationEncoding, dequantize
@@ -45,7 +45,7 @@ CPUS = {
     "avx512bw": ("x86-64-v4", "vpmaddubsw", "vpmaddwd"),
     "avxvnni": ("sierraforest", "vpdpbusd", "vpdpbusd"),
     "avx2": ("x86-64-v3", "vpmaddubsw", "vpmaddwd"),
-    "i8mm": ("neoverse-v1", "usdot", "usdot"),
+    "i8mm": ("neoverse-v1", "smmla", "smmla"),
     "dotprod": ("neoverse-n1", "sdot", "sdot"),
 }
 # Features with which LLVM has the instructions of a set besides the set's own.
@@ -59,7 +59,7 @@ def agrees(machine: InstructionSet, encoding: QuantizationEncoding) -> None:
     n, k = 21, 768
     blocks = blocks_of(0, encoding, n, k)
     packed, weight = pack_quantized(blocks, encoding), dequantize(blocks, encoding).astype("f8")
-    for rows in (1, 3):
+    for rows in (1, 3, 2 * LOW_TILES * machine.few_rows + 1):
         x = normal(rows, rows, k)
         actual = call(function, x, packed, shape=(rows, n))
         expected = rounded(x, layout_of(encoding).span) @ weight.T
@@ -78,6 +78,22 @@ def plain_pairs(sums_type: str, weights: b.Expr, values: b.Expr) -> b.Expr:
         )
         result = weight * value if result is None else result + weight * value
     return result
+
+
+def plain_matrix(sums: b.Expr, weights: b.Expr, activations: b.Expr) -> b.Expr:
+    """``smmla`` twice: each of 2 rows of 8 bytes times each of 4 columns of them."""
+    wide = [
+        b.let(ir.Cast(f"int32x{lanes}", ir.reinterpret(f"int8x{lanes}", vector)))
+        for vector, lanes in ((weights, 32), (activations, 16))
+    ]
+    places = [(row, 2 * half + column) for half in (0, 1) for row in (0, 1) for column in (0, 1)]
+    for term in range(8):
+        weight, value = (
+            tirx.Shuffle([vector], [8 * place[side] + term for place in places])
+            for vector, side in zip(wide, (1, 0), strict=True)
+        )
+        sums = sums + weight * value
+    return sums
 
 
 def written_out(dot: IntegerDot) -> IntegerDot:
@@ -103,6 +119,8 @@ def written_out(dot: IntegerDot) -> IntegerDot:
         multiply = of_words
     elif dot.sums == "int16":
         multiply = of_bytes
+    elif dot.rows > 1:
+        multiply = plain_matrix
     elif dot.signed:
         multiply = of_signed
     pairs = None if dot.pairs is None else partial(plain_pairs, integers)
@@ -118,8 +136,9 @@ def test_what_this_machine_runs(name: str, encoding: QuantizationEncoding) -> No
 @pytest.mark.parametrize("encoding", ENCODINGS, ids=lambda each: each.name)
 @pytest.mark.parametrize("name", SETS)
 def test_what_the_instructions_compute(name: str, encoding: QuantizationEncoding) -> None:
-    dot = written_out(SETS[name].dot(layout_of(encoding)))
-    agrees(InstructionSet(dot, dot, HOST.tile.width, rows=2), encoding)
+    dot, matrices = written_out(SETS[name].dot(layout_of(encoding))), SETS[name].matrices
+    of_panels = None if matrices is None else written_out(matrices)
+    agrees(InstructionSet(dot, dot, HOST.tile.width, 2, of_panels), encoding)
 
 
 @pytest.mark.parametrize("name", SETS)

@@ -38,7 +38,8 @@ QUANTIZED = [
     ("cascadelake", "Q5_K", "vpdpbusd"),
     ("x86-64-v4", "Q4_0", "vpmaddubsw"),
     ("x86-64-v4", "Q8_0", "vpmaddwd"),
-    ("neoverse-v1", "Q4_0", "usdot"),
+    ("neoverse-v1", "Q4_0", "smmla"),
+    ("neoverse-v1", "Q8_0", "smmla"),
     ("neoverse-n1", "Q8_0", "sdot"),
 ]
 
@@ -58,7 +59,7 @@ def test_products_of_floats(cpu: str, dtype: str, instruction: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cpu", "encoding", "instruction"), thinned(QUANTIZED, QUANTIZED[1], QUANTIZED[6])
+    ("cpu", "encoding", "instruction"), thinned(QUANTIZED, QUANTIZED[1], QUANTIZED[5], QUANTIZED[7])
 )
 def test_products_of_integers(cpu: str, encoding: str, instruction: str) -> None:
     """Tiles of many rows walk an unpacked column block in the shortest of the loops."""

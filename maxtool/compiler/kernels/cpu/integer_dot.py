@@ -7,7 +7,7 @@ are unsigned bytes, activations signed ones, and no product or sum here ever sat
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
@@ -45,6 +45,8 @@ class IntegerDot:
             two, of terms 0 and 2 and of terms 1 and 3.
         pairs: Adds the two int16 of each lane, times another two.
         signed: Whether 8-bit weights are taken as they are, not as unsigned bytes with a zero.
+        rows: Rows of activations that are multiplied at once; a vector of sums has those of all.
+        depth: Groups of 4 neighbouring terms that are multiplied at once.
     """
 
     lanes: int
@@ -54,6 +56,8 @@ class IntegerDot:
     sums: str = "int32"
     words: bool = False
     signed: bool = False
+    rows: int = 1
+    depth: int = 1
 
     @property
     def parts(self) -> int:
@@ -63,7 +67,8 @@ class IntegerDot:
     @property
     def sum_type(self) -> str:
         """Type of a vector of sums."""
-        return b.vector_type(self.sums, self.lanes * (2 if self.sums == "int16" else 1))
+        halves = 2 if self.sums == "int16" else 1
+        return b.vector_type(self.sums, self.lanes * self.rows * halves)
 
     def zero(self, layout: RecordLayout) -> int:
         """Return what is taken off the weights that are multiplied."""
@@ -77,9 +82,12 @@ class IntegerDot:
         """Return what ``zero`` takes off beyond the zero of the encoding, to be added again."""
         return 0 if self.zero(layout) == 0 else self.zero(layout) - layout.zero
 
-    def start(self, bits: b.Expr) -> b.Expr:
-        """Sums that begin at what ``start_bits`` made, the same in all lanes."""
-        return T.reinterpret(self.sum_type, b.splat(bits, self.lanes))
+    def start(self, bits: list[b.Expr]) -> b.Expr:
+        """Sums that begin at what ``start_bits`` made for each row, the same in all lanes."""
+        if self.rows == 1:
+            return T.reinterpret(self.sum_type, b.splat(bits[0], self.lanes))
+        each = [bits[row] for row, _ in self._places()]
+        return tirx.Shuffle(each, list(range(len(each))))
 
     def start_bits(self, low: b.Expr, high: b.Expr) -> b.Expr:
         """Bits of a lane that begins at ``low`` for terms 0 and 1, and ``high`` for terms 2 and 3.
@@ -91,16 +99,37 @@ class IntegerDot:
         return (high << b.int32(16)) | (low & b.int32(0xFFFF))
 
     def add(self, sums: b.Expr, weights: b.Expr, activations: list[b.Expr]) -> b.Expr:
-        """Sums and 4 more products in each lane; ``activations`` are ``parts`` int32 numbers."""
+        """Sums and ``4 * depth`` more products in each lane.
+
+        ``activations`` are ``parts`` int32 numbers, or a vector of those of several rows.
+        """
         for weight, part in zip(self._operands(weights), activations, strict=True):
-            sums = self.multiply(sums, weight, b.splat(part, self.lanes))
+            value = b.splat(part, self.lanes) if self.rows == 1 else part
+            sums = self.multiply(sums, weight, value)
         return sums
 
-    def total(self, sums: b.Expr) -> b.Expr:
-        """Sums as int32, one in each lane."""
+    def joined(self, groups: list[b.Expr]) -> b.Expr:
+        """Weights of ``depth`` groups as they are multiplied: those of a column are neighbours."""
+        if self.depth == 1:
+            return groups[0]
+        words = [T.reinterpret(b.vector_type("int32", self.lanes), each) for each in groups]
+        places = [g * self.lanes + lane for lane in range(self.lanes) for g in range(self.depth)]
+        both = tirx.Shuffle([b.let(each) for each in words], places)
+        return T.reinterpret(b.vector_type("uint8", 4 * self.depth * self.lanes), both)
+
+    def total(self, sums: b.Expr, row: int) -> b.Expr:
+        """Sums of one of the rows as int32, one in each lane."""
+        if self.rows > 1:
+            own = [lane for lane, (of, _) in enumerate(self._places()) if of == row]
+            return tirx.Shuffle([b.let(sums)], own)
         if self.pairs is None:
             return sums
         return self.pairs(sums, b.splat(tirx.const(1, "int16"), 2 * self.lanes))
+
+    def _places(self) -> list[tuple[int, int]]:
+        """Row and column of each lane of sums: as many columns of each row as there are rows."""
+        firsts, each = range(0, self.lanes, self.rows), range(self.rows)
+        return [(row, first + column) for first in firsts for row in each for column in each]
 
     def _operands(self, weights: b.Expr) -> list[b.Expr]:
         if not self.words:
@@ -199,12 +228,21 @@ class InstructionSet:
         wide: How others are.
         floats: float32 lanes of a vector, for activations.
         rows: Rows of the tile of a product of many rows.
+        matrices: How a tile is multiplied with weights that were unpacked before, whose bytes may
+            be in another order then; None if that is as others are.
     """
 
     narrow: IntegerDot
     wide: IntegerDot
     floats: int
     rows: int
+    matrices: IntegerDot | None = None
+
+    @property
+    def of_panels(self) -> InstructionSet:
+        """The same for weights that were unpacked before."""
+        dot = self.matrices
+        return self if dot is None else replace(self, narrow=dot, wide=dot, matrices=None)
 
     @property
     def few_rows(self) -> int:
@@ -216,9 +254,9 @@ class InstructionSet:
         return self.narrow if layout.largest <= LARGEST_NARROW else self.wide
 
 
-def _of_dots(dot: IntegerDot, rows: int) -> InstructionSet:
+def _of_dots(dot: IntegerDot, rows: int, matrices: IntegerDot | None = None) -> InstructionSet:
     """A set with an instruction for 4 products of bytes."""
-    return InstructionSet(dot, dot, dot.lanes, rows)
+    return InstructionSet(dot, dot, dot.lanes, rows, matrices)
 
 
 def _of_pairs(lanes: int, names: tuple[str, str, str], rows: int) -> InstructionSet:
@@ -238,21 +276,34 @@ def _vnni(lanes: int, dot: str, shuffle: str) -> IntegerDot:
     return IntegerDot(lanes, _dot_bytes(dot, lanes), _shuffle(shuffle, lanes))
 
 
-def _neon(name: str, *, signed: bool) -> IntegerDot:
-    """Return ``sdot``, of signed weights, or ``usdot``."""
-    lanes = 4
-    instruction = partial(
-        T.call_llvm_pure_intrin, "int32x4", f"llvm.aarch64.neon.{name}.v4i32.v16i8"
+def _neon(name: str, *operands: b.Expr) -> b.Expr:
+    """Sums of products of two vectors of 16 signed bytes: an instruction of aarch64."""
+    sums, *factors = operands
+    signed = [T.reinterpret("int8x16", factor) for factor in factors]
+    return T.call_llvm_pure_intrin(
+        "int32x4", f"llvm.aarch64.neon.{name}.v4i32.v16i8", sums, *signed
     )
 
-    def multiply(sums: b.Expr, weights: b.Expr, activations: b.Expr) -> b.Expr:
-        return instruction(sums, *(T.reinterpret("int8x16", v) for v in (weights, activations)))
 
-    def look_up(codes: b.Expr, table: list[int]) -> b.Expr:
-        tbl = "llvm.aarch64.neon.tbl1.v16i8"
-        return T.call_llvm_pure_intrin("uint8x16", tbl, _repeated(table, lanes), codes)
+def _tbl(codes: b.Expr, table: list[int]) -> b.Expr:
+    """``tbl``: entries of a table of 16 bytes."""
+    name = "llvm.aarch64.neon.tbl1.v16i8"
+    return T.call_llvm_pure_intrin("uint8x16", name, _repeated(table, 4), codes)
 
-    return IntegerDot(lanes, multiply, look_up, signed=signed)
+
+def _smmla(sums: b.Expr, weights: b.Expr, activations: b.Expr) -> b.Expr:
+    """``smmla``, twice: 8 products for each of 2 rows by 2 columns, of which there are 4."""
+    both = b.let(T.reinterpret("int8x32", weights))
+    results = []
+    for half in range(2):
+        here = tirx.Shuffle([sums], list(range(4 * half, 4 * half + 4)))
+        weight = tirx.Shuffle([both], list(range(16 * half, 16 * half + 16)))
+        results.append(b.let(_neon("smmla", here, activations, weight)))
+    return tirx.Shuffle(results, list(range(8)))
+
+
+SDOT = IntegerDot(4, partial(_neon, "sdot"), _tbl, signed=True)
+SMMLA = IntegerDot(4, _smmla, _tbl, signed=True, rows=2, depth=2)
 
 
 AVX512_PAIRS = ("avx512.pmaddubs.w.512", "avx512.pmaddw.d.512", "avx512.pshuf.b.512")
@@ -265,8 +316,8 @@ SETS: dict[str, InstructionSet] = {
     "avx512bw": _of_pairs(16, AVX512_PAIRS, rows=12),
     "avxvnni": _of_dots(_vnni(8, "avx512.vpdpbusd.256", AVX2_PAIRS[-1]), rows=5),
     "avx2": _of_pairs(8, AVX2_PAIRS, rows=5),
-    "i8mm": _of_dots(_neon("usdot", signed=False), rows=5),
-    "dotprod": _of_dots(_neon("sdot", signed=True), rows=5),
+    "i8mm": _of_dots(SDOT, rows=6, matrices=SMMLA),  # no CPU has it without the next
+    "dotprod": _of_dots(SDOT, rows=5),
 }
 # What is right on any machine, if slow.
 PLAIN = _of_dots(generic(4), rows=2)

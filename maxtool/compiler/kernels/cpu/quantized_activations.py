@@ -33,7 +33,8 @@ class Activations:
     """Tiles of ``rows`` quantized rows each.
 
     Attributes:
-        quants: [tiles, k / 4, rows * parts] int32: 4 terms each, as ``IntegerDot.add`` wants them.
+        quants: [tiles, k / (4 * depth), rows * parts * depth] int32: 4 terms each, as
+            ``IntegerDot.add`` wants them.
         scales: [tiles, spans, rows].
         starts: [tiles, k / terms, rows] int32: what sums of terms that share a scale begin at, so
             that the zero of the weights is taken off; None if it is 0.
@@ -48,15 +49,22 @@ class Activations:
     starts: b.Buffer
     sums: b.Buffer
 
-    def operand(self, tile: b.Index, group: b.Index, row: int) -> list[b.Expr]:
-        """Four terms of a row."""
-        parts = self.dot.parts
-        return [self.quants[tile, group, row * parts + part] for part in range(parts)]
+    def operand(self, tile: b.Index, step: b.Index, row: int) -> list[b.Expr]:
+        """Terms of a row, or of those that are multiplied with it, which ``IntegerDot.add`` takes.
+
+        ``step`` counts what it takes, groups of 4 terms or several.
+        """
+        parts, depth = self.dot.parts, self.dot.depth
+        if self.dot.rows > 1:
+            return [b.load(self.quants, (tile, step, row * depth), self.dot.rows * depth)]
+        return [self.quants[tile, step, row * parts + part] for part in range(parts)]
 
     def start(self, tile: b.Index, part: b.Index, row: int) -> b.Expr:
         """The vector of sums that terms which share a scale begin with."""
-        bits = b.int32(0) if self.starts is None else self.starts[tile, part, row]
-        return self.dot.start(bits)
+        rows = range(row, row + self.dot.rows)
+        if self.starts is None:
+            return self.dot.start([b.int32(0) for _ in rows])
+        return self.dot.start([self.starts[tile, part, each] for each in rows])
 
 
 class QuantizedRows:
@@ -114,7 +122,8 @@ class QuantizedRows:
         )
         shared = next(same, None)
         if shared is None:
-            quants = memory((tiles, b.quotient(k, GROUP), self.rows * dot.parts), "int32")
+            steps = b.quotient(k, GROUP * dot.depth)
+            quants = memory((tiles, steps, self.rows * dot.parts * dot.depth), "int32")
             scales = memory((tiles, b.quotient(k, layout.span), self.rows))
         else:
             quants, scales = shared.quants, shared.scales
@@ -212,11 +221,13 @@ class _Row:
 
     def _store_quants(self, values: b.Expr, group: b.Expr) -> None:
         """Quants of ``width`` terms, of which 4 are a group."""
-        parts = self.to.dot.parts
+        parts, depth = self.to.dot.parts, self.to.dot.depth
         for part, words in enumerate(map(b.let, self._packed(values))):
             for i in range(self.width // GROUP):
                 word = tirx.Shuffle([words], [i])
-                b.store(self.to.quants, word, (self.tile, group + i, self.row * parts + part))
+                step, at = b.quotient(group + i, depth), b.remainder(group + i, depth)
+                place = (self.row * parts + part) * depth + at
+                b.store(self.to.quants, word, (self.tile, b.index(step), b.index(place)))
 
     def _packed(self, values: b.Expr) -> list[b.Expr]:
         """An int32 for each group: its 4 terms as bytes, or two of them as int16, then the rest."""

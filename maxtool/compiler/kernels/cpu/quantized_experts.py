@@ -42,7 +42,7 @@ def quantized_expert_linear(machine: InstructionSet, encoding: str) -> b.PrimFun
         sizes = (height, TILES_PER_TASK * height)
         chunks = sorted_choices(chosen, choices, experts, most, sizes)
         single = QuantizedRows(machine, [layout], (b.greatest(rows, 1), k), 1)
-        tiles = QuantizedRows(machine, [layout], (b.greatest(most, 1), k), height)
+        tiles = QuantizedRows(machine.of_panels, [layout], (b.greatest(most, 1), k), height)
         work = _QuantizedTasks(matrix, Output(y), x, chunks, single, tiles, per_row)
         b.each_row(rows, k, lambda row: single.quantize(x, row, [(row,)]))
         with b.when(chunks.count[1] > 0):

@@ -152,7 +152,7 @@ class QuantizedKeys:
         for r in range(TILE_ROWS):
             own = b.let(self._queries.scales[row + r, block, 0])
             for (offset, width), scale in zip(sums.pieces, scales, strict=True):
-                total = self.dot.total(b.load(integers, (r, offset), width))
+                total = self.dot.total(b.load(integers, (r, offset), width), 0)
                 value = T.Cast(b.vector_type("float32", width), total)
                 sums.add(r, offset, width, value * (scale * b.splat(own, width)))
 

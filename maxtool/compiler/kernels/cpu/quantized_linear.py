@@ -100,12 +100,13 @@ class QuantizedResult:
         them; of these there are ``rows``.
         """
         quantized, first, count = tiles
-        panels = [matrix.unpack(block) if unpacked else None for matrix in self.matrices]
+        matrices = [matrix.of_panels if unpacked else matrix for matrix in self.matrices]
+        panels = [matrix.unpack(block) if unpacked else None for matrix in matrices]
         with T.serial(count) as t:
             tile = b.index(first + t)
             sums = [
                 matrix.tile(quantized.of(matrix.layout), tile, block, panel)
-                for matrix, panel in zip(self.matrices, panels, strict=True)
+                for matrix, panel in zip(matrices, panels, strict=True)
             ]
             with T.serial(b.integer(quantized.rows)) as r:
                 row = b.index(t * quantized.rows + r)
@@ -179,7 +180,8 @@ class _Products:
         """Quantize x by tiles, then multiply them by column blocks on all threads."""
         rows, k = self.x.shape
         tiles = T.Bind(b.ceildiv(rows, height))
-        quantized = QuantizedRows(self.machine, self.layouts, (tiles, k), height)
+        machine = self.machine.of_panels if unpacked else self.machine
+        quantized = QuantizedRows(machine, self.layouts, (tiles, k), height)
 
         def quantize(t: b.Expr) -> None:
             sources = [(b.index(b.least(t * height + r, rows - 1)),) for r in range(height)]

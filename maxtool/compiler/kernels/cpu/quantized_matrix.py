@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tvm.tirx.script.builder import ir as T
 
@@ -32,6 +32,11 @@ class QuantizedMatrix:
         return self.machine.dot(self.layout)
 
     @property
+    def of_panels(self) -> QuantizedMatrix:
+        """The same, multiplied as what was unpacked before."""
+        return replace(self, machine=self.machine.of_panels)
+
+    @property
     def spans(self) -> b.Expr:
         """Records of a column block."""
         return self.w.shape[-2]
@@ -48,16 +53,18 @@ class QuantizedMatrix:
         return [Column(self.w, (*self.expert, block, span), at, lanes) for at in places]
 
     def unpack(self, block: b.Expr) -> b.Buffer:
-        """A column block as bytes that are multiplied, [k / 4, 16 columns x 4 terms]."""
-        panel = b.workspace((b.quotient(self.k, GROUP), VECTOR), "uint8")
+        """A column block as bytes that are multiplied, [steps, 16 columns x terms of a step]."""
+        depth = self.dot.depth
+        panel = b.workspace((b.quotient(self.k, GROUP * depth), VECTOR * depth), "uint8")
         count, groups = self.layout.units, self.layout.unit // GROUP
         with T.serial(self.spans) as span, T.serial(b.integer(count)) as unit:
             first = b.index((span * count + unit) * groups)
             columns = self.columns(block, span)
-            for group, quants in weights.groups_of(self.layout, self.dot, columns, unit):
+            for group, quants in weights.steps_of(self.layout, self.dot, columns, unit):
+                step = b.index(b.quotient(first + group, depth))
                 for column, value in zip(columns, quants, strict=True):
-                    lanes = column.count * GROUP
-                    b.store(panel, value, (first + group, column.first * GROUP), lanes)
+                    lanes = column.count * GROUP * depth
+                    b.store(panel, value, (step, column.first * GROUP * depth), lanes)
         return panel
 
     def tile(

@@ -56,16 +56,17 @@ class Span:
         """Add the record's terms, unpacked before."""
         layout = self.layout
         total = _Scaled(self)
-        groups = layout.terms // GROUP
+        terms = GROUP * self.dot.depth
+        steps = layout.terms // terms
         with T.serial(b.integer(layout.units)) as unit, T.serial(b.integer(layout.parts)) as number:
             integers = _Sums(self, Part(layout, unit, number))
-            first = b.index(integers.place * groups)
-            # As many groups as there are, but LLVM must not know it: it would write the loop out,
+            first = b.index(integers.place * steps)
+            # As many steps as there are, but LLVM must not know it: it would write the loop out,
             # reorder it, and run out of registers (a quarter to a third slower with AVX2).
-            with T.serial(b.least(self.k, groups)) as group:
-                place = b.index(first + group)
+            with T.serial(b.least(self.k, steps)) as step:
+                place = b.index(first + step)
                 quants = [
-                    b.let(b.load(panel, (place, column.first * GROUP), column.count * GROUP))
+                    b.let(b.load(panel, (place, column.first * terms), column.count * terms))
                     for column in self.columns
                 ]
                 integers.add(place, quants)
@@ -74,7 +75,10 @@ class Span:
 
 
 class _Sums:
-    """Integer sums of the terms of a record that share a scale."""
+    """Integer sums of the terms of a record that share a scale.
+
+    Those of rows that are multiplied at once share a vector.
+    """
 
     def __init__(self, span: Span, part: Part) -> None:
         layout, dot = span.layout, span.dot
@@ -82,23 +86,40 @@ class _Sums:
         self.place = b.index(span.span * (layout.span // layout.terms) + part.place)
         dtype, _, lanes = dot.sum_type.partition("x")
         self.lanes = int(lanes)
-        shape = (span.rows.rows, len(span.columns), self.lanes)
-        self.buffer = b.scratch(shape, dtype)
-        for r, v in span.places:
-            start = span.rows.start(span.tile, self.place, r)
-            b.store(self.buffer, start, (r, v, 0), self.lanes)
+        self.firsts = range(0, span.rows.rows, self.dot.rows)
+        self.buffer = b.scratch((len(self.firsts), len(span.columns), self.lanes), dtype)
+        for at, r in enumerate(self.firsts):
+            start = b.let(span.rows.start(span.tile, self.place, r))
+            for v in range(len(span.columns)):
+                b.store(self.buffer, start, (at, v, 0), self.lanes)
 
-    def add(self, group: b.Expr, quants: Sequence[b.Expr]) -> None:
-        """Add four terms of all rows and columns."""
-        for r in range(self.span.rows.rows):
-            operand = [b.let(part) for part in self.span.rows.operand(self.span.tile, group, r)]
+    def add(self, step: b.Expr, quants: Sequence[b.Expr]) -> None:
+        """Add the terms of a step of all rows and columns.
+
+        Weights stay in registers while rows pass; or rows, where few vectors hold those of all.
+        """
+        if self.dot.rows > 1:
+            operands = [self._operand(step, r) for r in self.firsts]
             for v, quant in enumerate(quants):
-                here = b.load(self.buffer, (r, v, 0), self.lanes)
-                b.store(self.buffer, self.dot.add(here, quant, operand), (r, v, 0), self.lanes)
+                for at, operand in enumerate(operands):
+                    self._multiply(at, v, quant, operand)
+            return
+        for at, r in enumerate(self.firsts):
+            operand = self._operand(step, r)
+            for v, quant in enumerate(quants):
+                self._multiply(at, v, quant, operand)
+
+    def _operand(self, step: b.Expr, row: int) -> list[b.Expr]:
+        return [b.let(part) for part in self.span.rows.operand(self.span.tile, step, row)]
+
+    def _multiply(self, at: int, v: int, quant: b.Expr, operand: list[b.Expr]) -> None:
+        here = b.load(self.buffer, (at, v, 0), self.lanes)
+        b.store(self.buffer, self.dot.add(here, quant, operand), (at, v, 0), self.lanes)
 
     def total(self, r: int, v: int) -> b.Expr:
         """The sums of a row as float32, one for each column."""
-        whole = self.dot.total(b.load(self.buffer, (r, v, 0), self.lanes))
+        at, row = divmod(r, self.dot.rows)
+        whole = self.dot.total(b.load(self.buffer, (at, v, 0), self.lanes), row)
         value = T.Cast(b.vector_type("float32", self.dot.lanes), whole)
         shift = self.dot.shift(self.span.layout)
         if shift:

@@ -138,6 +138,19 @@ def groups_of(
         yield group, [b.let(_as_operand(each.group(group), layout, dot)) for each in quants]
 
 
+def steps_of(
+    layout: RecordLayout, dot: IntegerDot, columns: Sequence[Column], unit: b.Index
+) -> Iterator[tuple[int, list[b.Expr]]]:
+    """Groups of a unit that are multiplied at once, joined: the number of the first, and quants."""
+    waiting: dict[int, list[b.Expr]] = {}
+    for group, quants in groups_of(layout, dot, columns, unit):
+        waiting[group] = quants
+        first = group - group % dot.depth
+        together = [waiting.get(first + at) for at in range(dot.depth)]
+        if all(each is not None for each in together):
+            yield first, [dot.joined(list(own)) for own in zip(*together, strict=True)]
+
+
 def _as_operand(quants: b.Expr, layout: RecordLayout, dot: IntegerDot) -> b.Expr:
     """Quants as bytes that are multiplied: looked up, or without a sign."""
     if layout.values is not None:
