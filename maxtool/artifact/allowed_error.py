@@ -13,7 +13,8 @@ The ratio of the root mean squares of two independent samples of ``n`` errors of
 is the root of a variable of the distribution F(n, n). It is above :data:`FACTOR` with probability
 5e-8 where n is 64, and 2e-14 where it is 128; outputs have more errors than that. So an artifact
 may be that many times as far from the exact result as the evaluation that rounds, beside what its
-other types are allowed.
+other types are allowed. Each measure of size has a bound of its own: the largest error, which one
+outlier decides, would allow the root mean square too much.
 
 Where rounding sends a token to other experts, one row is far off and decides the error of all. No
 sample says much of another one then. As an output of zeros is as far from the exact one as that is
@@ -47,6 +48,8 @@ def _allowing(trial: RecordedCheck, rounding: Array) -> RecordedCheck:
     if exact.dtype.kind != "f" or not exact.size:
         return trial
     error = sizes(rounding.astype("f8") - exact)
-    shares = [made / size for made, size in zip(error, sizes(exact), strict=True) if size]
-    rtol = trial.tolerance.rtol + min(MOST, FACTOR * max(shares, default=0.0))
-    return replace(trial, tolerance=Tolerance(rtol, trial.tolerance.atol))
+    made = [
+        share + min(MOST, FACTOR * off / size) if size else share
+        for share, off, size in zip(trial.tolerance.shares, error, sizes(exact), strict=True)
+    ]
+    return replace(trial, tolerance=Tolerance(made[0], trial.tolerance.atol, made[1]))

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
+from maxtool.runtime.loader import comparison
 from maxtool.runtime.loader.comparison import compare
 
 finite = st.floats(-1e6, 1e6, width=32)
@@ -17,7 +18,7 @@ some_arrays = arrays(np.float32, array_shapes(max_dims=3, max_side=5), elements=
 
 
 @dataclass(frozen=True)
-class Tolerance:
+class Tolerance(comparison.Tolerance):
     rtol: float = 1e-4
     atol: float = 1e-5
 

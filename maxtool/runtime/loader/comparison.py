@@ -11,10 +11,20 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Tolerance:
-    """The error that is allowed: ``atol + rtol * size``."""
+    """The error that is allowed: ``atol + rtol * size``, for both measures of size.
+
+    Attributes:
+        largest: What ``rtol`` is for the largest absolute value, where it is not the same.
+    """
 
     rtol: float
     atol: float
+    largest: float | None = None
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """Shares of the sizes, in the order in which ``sizes`` returns these."""
+        return self.rtol, self.rtol if self.largest is None else self.largest
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +68,10 @@ def compare(actual: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance) 
     """Compare floats in float64, and whole numbers and truth values as they are.
 
     Floats pass when ``size(actual - expected) <= atol + rtol * size(expected)`` holds for two
-    measures of size: the root mean square, which ordinary rounding decides, and the largest
-    absolute value, which one wrong element among millions decides. NaN equals NaN, and an infinity
-    itself; neither equals anything else. Others pass when all are equal.
+    measures of size, each with its own ``rtol``: the root mean square, which ordinary rounding
+    decides, and the largest absolute value, which one wrong element among millions decides. NaN
+    equals NaN, and an infinity itself; neither equals anything else. Others pass when all are
+    equal.
 
     Raises:
         ValueError: If the shapes differ.
@@ -78,8 +89,10 @@ def compare(actual: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance) 
         # Equal infinities have no difference; whole numbers may be too large to have one here.
         difference = np.where(unequal, apart.clip(1) if is_exact else np.inf, np.nan_to_num(apart))
         passed = not unequal.any() and all(
-            error <= tolerance.atol + tolerance.rtol * size
-            for error, size in zip(sizes(difference), sizes(finite_reference), strict=True)
+            error <= tolerance.atol + share * size
+            for error, size, share in zip(
+                sizes(difference), sizes(finite_reference), tolerance.shares, strict=True
+            )
         )
         relative_error = _relative(difference, finite_reference)
     return Comparison(

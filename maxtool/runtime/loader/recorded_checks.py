@@ -137,7 +137,10 @@ def _recorded_checks(
         ]
         if not calls or any(not call.inputs for call in calls):
             raise ValueError("a trial without a call, or a call without inputs")
-        tolerance = Tolerance(float(trial["rtol"]), float(trial["atol"]))
+        largest = trial.get("largest")
+        tolerance = Tolerance(
+            float(trial["rtol"]), float(trial["atol"]), None if largest is None else float(largest)
+        )
         yield RecordedCheck(
             trial["name"], calls, trial["output"], arrays[trial["expected"]], tolerance
         )
