@@ -112,13 +112,13 @@ V2 = Level(
     (*AVX512, "AVX2", "AVX", "FMA", "BMI1", "BMI2"),
 )
 
-# The tile of this machine -> the next CPU below it, which has another tile.
-BELOW = {TILES["avx512f"]: V3, TILES["avx2"]: V2}
+# Values in a vector register of this machine -> the next CPU below it, with shorter ones.
+BELOW = {TILES["avx512f"].width: V3, TILES["avx2"].width: V2}
 
 
 def below(target: CpuTarget) -> Level | None:
     """The CPU that a machine is taken for besides itself; None if there is no lesser one."""
-    return BELOW.get(target.tile)
+    return BELOW.get(target.tile.width)
 
 
 def test_of(recipe: str, architecture: str) -> str:

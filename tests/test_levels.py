@@ -37,6 +37,19 @@ def test_every_kernel_and_every_recipe_has_a_test() -> None:
     assert [each for each in models - recorded if not (levels.DATA / each).is_dir()] == []
 
 
+@pytest.mark.parametrize(
+    ("cpu", "lesser"),
+    [
+        ("znver5", levels.V3),
+        ("skylake-avx512", levels.V3),
+        ("haswell", levels.V2),
+        ("nehalem", None),
+    ],
+)
+def test_a_cpu_with_longer_vectors_has_a_lesser_one(cpu: str, lesser: levels.Level | None) -> None:
+    assert levels.below(cpu_target(f"cpu:{cpu}")) is lesser
+
+
 @pytest.fixture(scope="module")
 def level() -> levels.Level:
     """The next CPU below this one."""
