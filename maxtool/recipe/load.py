@@ -83,7 +83,7 @@ def find_recipe(checkpoint: Checkpoint) -> Recipe:
         )
     keys, own = Keys.of(checkpoint), dialect(checkpoint)
     names = recipe_names()
-    known = {name: _matches(name)[own] for name in names}
+    known = {name: _matches(_file(name))[own] for name in names}
     tensors = checkpoint.tensors.keys()
     matching = {name: match for name, match in known.items() if _recognises(match, keys, tensors)}
     if not matching:
@@ -122,9 +122,10 @@ def _unknown(checkpoint: Checkpoint, keys: Keys, recipes: list[str]) -> UnknownA
     )
 
 
-def _matches(name: str) -> Mapping[Dialect, Match]:
-    """Rules that recognise a named recipe's models, by dialect; the rest of it is not looked at."""
-    file, problems = _file(name), Problems()
+@cache
+def _matches(file: Path) -> Mapping[Dialect, Match]:
+    """Rules that recognise a recipe's models, by dialect; the rest of it is not looked at."""
+    problems = Problems()
     with _section(EXTENDS, file):
         data = extended(_toml(file), lambda base: _toml(_file(base)))
     found = matches(data, problems)

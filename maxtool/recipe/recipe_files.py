@@ -9,7 +9,8 @@ recipe's and whose value is the package that holds ``NAME.toml``::
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -56,11 +57,17 @@ def hidden() -> Iterator[str]:
             yield f"the recipe {point.name!r} of {_package(point)} is hidden by that of {owner}"
 
 
-def _shipped() -> dict[str, Path]:
+def _shipped() -> Mapping[str, Path]:
     for folder in FOLDERS:
         if folder.is_dir():
-            return {file.stem: file for file in sorted(folder.glob(f"*{RECIPE_SUFFIX}"))}
+            return _held_in(folder)
     raise MissingFile("maxtool's recipes are missing", file=FOLDERS[0], hint="reinstall maxtool")
+
+
+@cache
+def _held_in(folder: Path) -> Mapping[str, Path]:
+    """The recipes of a folder, which is listed once: each recipe's bases are asked for by name."""
+    return {file.stem: file for file in sorted(folder.glob(f"*{RECIPE_SUFFIX}"))}
 
 
 def _points() -> list[EntryPoint]:
