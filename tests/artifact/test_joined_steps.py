@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +61,17 @@ def compiled(source: Path, folder: Path, *, joined: bool) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def joined(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Compile a model with joined steps, once for all tests that one process runs."""
+
+    @cache
+    def folder(name: str) -> Path:
+        return compiled(DATA / name, tmp_path_factory.mktemp("joined") / "model", joined=True)
+
+    return folder
+
+
 def logits(model: loader.Model, ids: list[int]) -> bytes:
     """The logits of a text that is read token by token."""
     state = model.new_state(batch=1)
@@ -70,20 +83,19 @@ def logits(model: loader.Model, ids: list[int]) -> bytes:
 
 
 @pytest.mark.parametrize("name", TINY)
-def test_the_same_bits(name: str, tmp_path: Path) -> None:
-    whole, apart = (
-        loader.load(compiled(DATA / name, tmp_path / str(joined), joined=joined))
-        for joined in (True, False)
+def test_the_same_bits(name: str, joined: Callable[[str], Path], tmp_path: Path) -> None:
+    folders = joined(name), compiled(DATA / name, tmp_path / "apart", joined=False)
+    ours, expected = (
+        np.frombuffer(logits(loader.load(folder), TEXT), np.float32) for folder in folders
     )
-    ours, expected = (np.frombuffer(logits(each, TEXT), np.float32) for each in (whole, apart))
     if name in ROUNDED:
         np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-5)
     else:
         assert ours.tobytes() == expected.tobytes()
 
 
-def test_the_same_bits_on_any_number_of_threads(tmp_path: Path) -> None:
-    folder = compiled(DATA / "fireside-256" / "Q4_K_M.gguf", tmp_path / "model", joined=True)
+def test_the_same_bits_on_any_number_of_threads(joined: Callable[[str], Path]) -> None:
+    folder = joined("fireside-256/Q4_K_M.gguf")
     found = set()
     for threads in (1, 2, 3, 8):
         environment = {**os.environ, "TVM_NUM_THREADS": str(threads)}
@@ -94,8 +106,8 @@ def test_the_same_bits_on_any_number_of_threads(tmp_path: Path) -> None:
     assert bits
 
 
-def test_kernels_are_timed_one_by_one(tmp_path: Path) -> None:
-    model = loader.load(compiled(DATA / "tiny-llama", tmp_path / "model", joined=True))
+def test_kernels_are_timed_one_by_one(joined: Callable[[str], Path]) -> None:
+    model = loader.load(joined("tiny-llama"))
     expected = logits(model, TEXT)
     times = KernelTimes(model)
     assert logits(model, TEXT) == expected
