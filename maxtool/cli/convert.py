@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,6 +12,7 @@ from maxtool.cli import complete, options, units
 from maxtool.cli.convert_options import CheckOptions, EditOptions, FileOptions
 from maxtool.cli.output import Output
 from maxtool.cli.quantizing import QuantizeOptions
+from maxtool.errors import UsageError
 
 if TYPE_CHECKING:
     from maxtool.conversion import Conversion, Report
@@ -83,11 +86,28 @@ def convert(
     if dry_run:
         _show(out, planned, None)
         return
-    with out.progress("converting", planned.nbytes) as advance:
+    with _telling_what_is_kept(out, planned), out.progress("converting", planned.nbytes) as advance:
         report = conversion.convert(planned, advance)
     for warning in report.warnings:
         out.warn(warning)
     _show(out, planned, report)
+
+
+@contextmanager
+def _telling_what_is_kept(out: Output, planned: Conversion) -> Iterator[None]:
+    """Say how many files are kept for ``--resume`` if the block is interrupted, or fails."""
+    from maxtool.files import kept_parts
+
+    try:
+        yield
+    except UsageError:
+        raise
+    except BaseException:
+        kept = kept_parts(planned.request.output) if planned.request.resume else []
+        if kept:
+            files = units.plural(len(planned.layout.files), "file")
+            out.note(f"{len(kept)} of {files} are kept; the same command goes on with them")
+        raise
 
 
 def _show(out: Output, planned: Conversion, report: Report | None) -> None:
@@ -107,6 +127,8 @@ def _show(out: Output, planned: Conversion, report: Report | None) -> None:
     size = f"{planned.nbytes} bytes ({units.binary_size(planned.nbytes)})"
     recipe = f"recipe {planned.recipe.name}" if planned.recipe else "no recipe"
     read_back = " (read back)" if report is not None and planned.request.verify else ""
+    if report is not None and report.kept:
+        read_back += f" ({len(report.kept)} of {len(planned.layout.files)} files kept)"
     out.say(f"{verb} {_named(planned)}: {recipe}, tensors: {types}, {size}{read_back}")
 
 
@@ -140,6 +162,7 @@ def _as_json(planned: Conversion, report: Report | None) -> dict[str, Any]:
         ],
         "notes": planned.notes,
         "verified": report is not None and planned.request.verify,
+        "kept": [] if report is None else report.kept,
         "sha256": {} if report is None else report.sha256,
         "sources": planned.hashed_sources(),
         "warnings": [] if report is None else report.warnings,

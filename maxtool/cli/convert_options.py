@@ -34,12 +34,17 @@ class FileOptions:
             help="Tensors of a split of GGUF at most: 2G, 500M, ...",
         ),
     ] = None
+    resume: Annotated[
+        bool,
+        options.flag("--resume", help="Keep finished files if interrupted, and go on with them."),
+    ] = False
 
     def parsed(self) -> dict[str, Any]:
         """The fields of a request that these options say."""
         return {
             "shard_size": sizes.parse_size(self.shard_size, "--shard-size"),
             "split_max_size": sizes.parse_size(self.split_max_size, "--split-max-size"),
+            "resume": self.resume,
         }
 
 

@@ -24,11 +24,12 @@ from maxtool.conversion.plain_copy import copied_description, copied_tensors
 from maxtool.conversion.read_back import read_back
 from maxtool.conversion.replaceable import strangers
 from maxtool.conversion.request import DIALECT, SHARDED, Request
+from maxtool.conversion.resuming import ONE_FILE, kept_part, new_journal, trusted
 from maxtool.conversion.streaming import chunks, made, stored_slabs
 from maxtool.conversion.verification import verify_safetensors
 from maxtool.conversion.writers import WRITERS
 from maxtool.errors import UsageError
-from maxtool.files import check_output, check_parts, check_space, sha256
+from maxtool.files import Journal, check_output, check_parts, check_space, sha256
 from maxtool.quantization import QuantizationEncoding, accelerated
 from maxtool.quantization.scheme import files_read
 from maxtool.recipe import (
@@ -139,6 +140,7 @@ class Report:
         warnings: What was odd about the data.
         rounded: Tensors whose values the recipe's operations rounded.
         sha256: The checksums of its files, where they were asked for.
+        kept: The files that an earlier run had finished.
     """
 
     output: Path
@@ -146,6 +148,7 @@ class Report:
     warnings: list[str] = field(default_factory=list)
     rounded: set[str] = field(default_factory=set)
     sha256: dict[str, str] = field(default_factory=dict)
+    kept: list[str] = field(default_factory=list)
 
 
 def prepare(request: Request) -> Conversion:
@@ -192,6 +195,7 @@ def _prepared(request: Request) -> Conversion:
     description = metadata_edits.apply(description, request.metadata, request.target)
     layout = laid_out(request, tensors, description.metadata, description.files)
     notes = [*checkpoint.notes, *(planned.notes if planned else ()), *notes, *description.notes]
+    notes += [ONE_FILE] if request.resume and len(layout.files) < 2 else []
     used = planned or adapter
     recipe = used.recipe if used else None
     return Conversion(request, checkpoint, planned, tensors, layout, notes, quantized, recipe)
@@ -233,9 +237,11 @@ def convert(conversion: Conversion, progress: Callable[[int], None] | None = Non
     request, layout = conversion.request, conversion.layout
     report = Report(request.output, conversion.nbytes)
     quick = accelerated(conversion.quantized_elements, report.warnings.append)
-    with staged_layout(request, layout) as folder, quick:
+    recipe, seen = conversion.recipe, conversion.checkpoint.seen
+    journal = new_journal(request, layout, recipe, seen)
+    with staged_layout(request, layout, journal) as folder, trusted(journal), quick:
         for file in layout.files:
-            _write(conversion, file, folder / file.name, report, progress)
+            _finish(conversion, file, folder / file.name, report, journal, progress)
         for name, data in layout.beside.items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_bytes(data)
@@ -292,6 +298,29 @@ def _check_free(conversion: Conversion) -> None:
 
 
 # --- streaming -----------------------------------------------------------------------------------
+
+
+def _finish(
+    conversion: Conversion,
+    file: TensorFile,
+    path: Path,
+    report: Report,
+    journal: Journal | None,
+    progress: Callable[[int], None] | None,
+) -> None:
+    """Write a file, unless an earlier run has finished it."""
+    own = Report(report.output, 0)
+    kept = kept_part(journal, path, report.warnings.append, progress) if journal else None
+    if kept is not None:
+        report.kept.append(file.name)
+        own.warnings += kept.remarks["warnings"]
+        own.rounded.update(kept.remarks["rounded"])
+    else:
+        _write(conversion, file, path, own, progress)
+        if journal is not None:
+            journal.add(path, {"warnings": own.warnings, "rounded": sorted(own.rounded)})
+    report.warnings += own.warnings
+    report.rounded |= own.rounded
 
 
 def _write(

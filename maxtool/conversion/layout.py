@@ -22,7 +22,7 @@ from maxtool.conversion.replaceable import CHECKSUMS
 from maxtool.conversion.request import Request
 from maxtool.conversion.writers import WRITERS
 from maxtool.errors import UsageError
-from maxtool.files import staged, staged_parts
+from maxtool.files import Journal, staged, staged_parts
 from maxtool.weights.locate import MAX_PARTS, SPLIT_COUNT, SPLIT_TENSORS
 from maxtool.weights.names import natural_key
 
@@ -134,17 +134,22 @@ def _tensor_files(
 
 
 @contextmanager
-def staged_layout(request: Request, layout: Layout) -> Iterator[Path]:
-    """Yield a hidden folder for the files of an output; put them in place if the block succeeds."""
+def staged_layout(
+    request: Request, layout: Layout, journal: Journal | None = None
+) -> Iterator[Path]:
+    """Yield a hidden folder for the files of an output; put them in place if the block succeeds.
+
+    With a journal, files that it lists are in the folder already.
+    """
     output, replace = request.output, request.force
     if layout.replaced is not None:
         with staged_parts(
-            output, parts=layout.parts, old=layout.replaced, replace=replace
+            output, parts=layout.parts, old=layout.replaced, replace=replace, journal=journal
         ) as folder:
             yield folder
         return
     whole = request.target == "hf"
-    with staged(output, folder=whole, replace=replace) as path:
+    with staged(output, folder=whole, replace=replace, journal=journal) as path:
         yield path if whole else path.parent
 
 

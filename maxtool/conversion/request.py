@@ -58,6 +58,7 @@ class Request:
         digests: Whether the report has these checksums, written or not.
         base: The base model of an adapter that is converted: its folder, or its GGUF file.
         split_max_size: Bytes of tensors in a split of GGUF at most; one file when not given.
+        resume: Whether finished files are kept if it is interrupted, and used by the next run.
     """
 
     source: Path
@@ -80,6 +81,7 @@ class Request:
     digests: bool = False
     adapter: Path | None = None
     base: Path | None = None
+    resume: bool = False
 
     @property
     def most_bytes(self) -> int | None:

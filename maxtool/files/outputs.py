@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 from maxtool.errors import MachineLacks, OutputExists, UsageError
-from maxtool.files.scratch import clear
+from maxtool.files.leftovers import clear, kept_parts
 
 
 def check_output(path: Path, *, force: bool, sources: tuple[Path, ...] = ()) -> None:
@@ -53,9 +53,12 @@ def present_parts(where: Path, old: re.Pattern[str]) -> list[str]:
 
 
 def check_space(path: Path, needed: int) -> None:
-    """Refuse to start work for which the file system of an output has too few bytes free."""
+    """Refuse to start work for which the file system of an output has too few bytes free.
+
+    What an interrupted run has kept of the output is part of the new one, or makes room for it.
+    """
     folder = place(path).parent
-    free = shutil.disk_usage(folder).free
+    free = shutil.disk_usage(folder).free + sum(part.nbytes for part in kept_parts(place(path)))
     if free < needed:
         raise MachineLacks(f"the output needs {needed} bytes and {free} are free", file=folder)
 

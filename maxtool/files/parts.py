@@ -53,7 +53,9 @@ class Moves:
         """Take back what was moved, unless all of it was."""
         entry, inodes = self._said()
         placed = {part for part, inode in inodes.items() if _inode(self.place / part) == inode}
-        if entry in placed or not os.path.lexists(self.new / entry):
+        if entry in placed:
+            (self.new / entry).unlink(missing_ok=True)  # the same file, where it was just linked
+        if not os.path.lexists(self.new / entry):
             return
         for part in placed:
             (self.new / part).unlink(missing_ok=True)  # the same file, where it was just linked
@@ -89,9 +91,9 @@ class FolderLock:
 
     def release(self) -> None:
         """Let others go on."""
-        if self.descriptor is not None:
-            os.close(self.descriptor)
-        self.descriptor = None
+        descriptor, self.descriptor = self.descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def _inode(path: Path) -> int | None:

@@ -1,8 +1,9 @@
-"""The hidden folder in which an output is made, and what is done with those of killed processes.
+"""The hidden folder in which an output is made.
 
 ``.NAME.maxtool-xxxxxxxx`` holds ``lock``, which says what is made on which machine, ``new/NAME``,
 which is being written, and ``old/NAME``, which was in the way where names cannot be exchanged. An
-output of several files has all of them in ``new``, and ``parts`` says which they are. The
+output of several files has all of them in ``new``, and ``parts`` says which they are; ``journal``
+says which of the new files are finished, where a later run is to go on with them. The
 process holds a lock on ``lock``; the kernel lets go of it when the process ends, however it does.
 """
 
@@ -19,14 +20,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from maxtool.files.finished import JOURNAL, NEW, found, prune
 from maxtool.files.parts import FolderLock, Moves
 
-LOCK, NEW, OLD, PARTS = "lock", "new", "old", "parts"
+LOCK, OLD, PARTS = "lock", "old", "parts"
 MARK = "maxtool-"
-_NAME = re.compile(rf"\..*\.{MARK}[0-9a-f]{{8}}", re.DOTALL)
+HIDDEN = re.compile(rf"\..*\.{MARK}[0-9a-f]{{8}}", re.DOTALL)
 # Of the output's name; with dots, mark and letters it must fit the 143 bytes that eCryptfs has.
 NAME_BYTES = 100
-MAX_LOCK_BYTES = 1 << 12
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 ATTEMPTS = 100
 
@@ -68,43 +69,58 @@ class Scratch:
 
     def _hold(self) -> bool:
         """Lock the folder and say so; False if another process took it for one that was left."""
-        lock = self.folder / LOCK
-        self.descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        locked = _lock(self.descriptor)
-        if locked is False or not _is_there(lock, self.descriptor):
-            self._let_go()
+        file = self.folder / LOCK
+        self.descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        locked = lock(self.descriptor)
+        if locked is False or not is_there(file, self.descriptor):
+            self.let_go()
             return False
-        said = {"name": self.place.name, "locked": locked is True, **_here()}
+        said = {"name": self.place.name, "locked": locked is True, **here()}
         os.write(self.descriptor, json.dumps(said).encode())
         for part in (NEW, OLD):
             (self.folder / part).mkdir()
         return True
 
-    def end(self) -> None:
+    def end(self, *, keep: bool = True) -> None:
         """Restore files that were set aside in vain, remove the rest, and release the lock.
 
-        Whatever there is of the folder: an interrupt may come before all of it is made.
+        Finished parts that a journal lists stay, unless ``keep`` is false. Whatever there is of the
+        folder: an interrupt may come before all of it is made.
         """
+        self._put_back()
+        kept = found(self.folder).parts if keep else {}
+        if kept:
+            prune(self.folder, kept)
+        else:
+            self._remove()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Release the lock; what is in the folder stays."""
+        self.alone.release()
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+        self.descriptor = None
+
+    def _put_back(self) -> None:
+        """Move back what was moved aside for an output that did not come into its place."""
         if (self.folder / PARTS).exists():
             self.alone.hold(self.place.parent)
             self.moves.undo()
             (self.folder / PARTS).unlink()
         elif self._is_between():
             self.aside.rename(self.place)
-        # The lock goes last: a folder without it would belong to nobody.
+
+    def _remove(self) -> None:
+        """Remove the folder; the lock goes last, as without it nobody would know whose it is."""
+        with suppress(FileNotFoundError):
+            (self.folder / JOURNAL).unlink()
         for part in (NEW, OLD):
             shutil.rmtree(self.folder / part, ignore_errors=True)
         with suppress(OSError):
             if os.listdir(self.folder) == [LOCK]:  # noqa: PTH208 - names
                 (self.folder / LOCK).unlink()
             self.folder.rmdir()
-        self._let_go()
-
-    def _let_go(self) -> None:
-        self.alone.release()
-        if self.descriptor is not None:
-            os.close(self.descriptor)
-        self.descriptor = None
 
     def _is_between(self) -> bool:
         """Return whether what was in the way is set aside, and the new output not in its place."""
@@ -126,52 +142,8 @@ def _hidden(path: Path) -> Path:
     return path.parent / f".{short}.{MARK}{os.urandom(4).hex()}"
 
 
-def clear(folder: Path) -> None:
-    """Restore or remove files that killed processes left in ``folder``, and no live process's.
-
-    A folder is taken for one that was left if its lock is free, and it was made on this machine:
-    some network file systems keep locks from other machines.
-    """
-    with suppress(OSError), os.scandir(folder) as entries:
-        names = [entry.name for entry in entries if _NAME.fullmatch(entry.name)]
-        for name in names:
-            with suppress(OSError):
-                _clear_one(folder / name)
-
-
-def _clear_one(folder: Path) -> None:
-    if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
-        return
-    try:
-        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        folder.rmdir()  # killed as it began or ended: it is empty
-        return
-    left = None
-    if _lock(descriptor) is True and _is_there(folder / LOCK, descriptor):
-        left = _left(folder, os.read(descriptor, MAX_LOCK_BYTES))
-    if left is None:
-        os.close(descriptor)
-    else:
-        Scratch(folder, left, descriptor).end()
-
-
-def _left(folder: Path, raw: bytes) -> Path | None:
-    """The place of the output that a dead process had begun; None if that is not certain."""
-    if not raw and os.listdir(folder) == [LOCK]:  # noqa: PTH208 - names
-        return folder  # killed before it said anything
-    try:
-        said = json.loads(raw)
-        name, locked = said["name"], said["locked"] is True
-        here = any(said[key] == value for key, value in _here().items() if value)
-    except (ValueError, TypeError, KeyError):
-        return None
-    plain = isinstance(name, str) and Path(name).name == name
-    return folder.parent / name if plain and locked and here else None
-
-
 @cache
-def _here() -> dict[str, str]:
+def here() -> dict[str, str]:
     """The identity of this machine: its name, and its kernel's name for this boot."""
     try:
         boot = BOOT.read_text().strip()
@@ -180,7 +152,7 @@ def _here() -> dict[str, str]:
     return {"host": socket.gethostname(), "boot": boot}
 
 
-def _lock(descriptor: int) -> bool | None:
+def lock(descriptor: int) -> bool | None:
     """Try to take the lock: whether it is ours now; None where there are no locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -191,7 +163,7 @@ def _lock(descriptor: int) -> bool | None:
     return True
 
 
-def _is_there(path: Path, descriptor: int) -> bool:
+def is_there(path: Path, descriptor: int) -> bool:
     """Return whether a path still names the open file."""
     try:
         return os.path.samestat(path.lstat(), os.fstat(descriptor))

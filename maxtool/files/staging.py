@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from maxtool.errors import OutputExists
-from maxtool.files import scratch
+from maxtool.files import leftovers, scratch
+from maxtool.files.finished import NEW
+from maxtool.files.journal import Journal
 from maxtool.files.outputs import place, present_parts
 from maxtool.files.renames import claim, exchange
 from maxtool.files.scratch import Scratch
@@ -23,24 +25,29 @@ _announced: list[tuple[Path, Path, os.stat_result]] = []
 
 
 @contextmanager
-def staged(path: Path, *, folder: bool = False, replace: bool = True) -> Iterator[Path]:
+def staged(
+    path: Path, *, folder: bool = False, replace: bool = True, journal: Journal | None = None
+) -> Iterator[Path]:
     """Yield a hidden path beside ``path`` to write to; put it in place when the block succeeds.
 
     Args:
         path: Where the output appears.
         folder: Whether the output is a folder; then the yielded folder exists and is empty.
         replace: Whether it replaces what is there then; ``OutputExists`` if it may not.
+        journal: The journal that keeps finished files of the folder if the block fails, for the
+            next run that has one; ``UsageError`` if that may not go on with what it finds.
     """
     where = place(path)
-    scratch.clear(where.parent)
     held = scratch.beside(where)
     try:
-        held.begin()
+        leftovers.begin(held, journal)
         if folder:
-            held.staging.mkdir()
+            held.staging.mkdir(exist_ok=True)
         yield held.staging
         _flush(held.staging)
         _announced.append((path, where, held.staging.lstat()))
+        if journal is not None:
+            journal.placing(held.staging)
         _put(held, replace=replace)
         _flush_entry(where.parent)
     finally:
@@ -49,7 +56,12 @@ def staged(path: Path, *, folder: bool = False, replace: bool = True) -> Iterato
 
 @contextmanager
 def staged_parts(
-    path: Path, *, parts: Sequence[str], old: re.Pattern[str], replace: bool = True
+    path: Path,
+    *,
+    parts: Sequence[str],
+    old: re.Pattern[str],
+    replace: bool = True,
+    journal: Journal | None = None,
 ) -> Iterator[Path]:
     """Yield a hidden folder to write several files in; put them in place when the block succeeds.
 
@@ -58,18 +70,20 @@ def staged_parts(
         parts: The names of the files; the first is what readers begin with.
         old: The names of files that belong to such an output, those in ``parts`` too.
         replace: Whether it replaces these; ``OutputExists`` if it may not.
+        journal: The journal that keeps finished files, as of :func:`staged`.
     """
     where = place(path)
-    scratch.clear(where.parent)
     held = scratch.beside(where)
     try:
-        held.begin()
-        folder = held.folder / scratch.NEW
+        leftovers.begin(held, journal)
+        folder = held.folder / NEW
         yield folder
         for part in parts:
             _flush_entry(folder / part)
         entry = folder / parts[0]
         _announced.append((path.with_name(parts[0]), where.with_name(parts[0]), entry.lstat()))
+        if journal is not None:
+            journal.placing(entry)
         _put_parts(held, parts, old, replace=replace)
         _flush_entry(where.parent)
     finally:

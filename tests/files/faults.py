@@ -1,8 +1,9 @@
 """Ends the writing of an output at each line of the code that does it, one after the other.
 
 Run as ``python -m tests.files.faults FOLDER FORM STATE WAY KIND``, with a FORM of file, folder or
-parts, a STATE of there or free, a WAY of exchange or renames, and a KIND of kill or interrupt.
-Prints how many lines there were, and what was wrong, as one JSON object.
+parts, or with a journal kept-folder or kept-parts, a STATE of there or free, a WAY of exchange or
+renames, and a KIND of kill or interrupt. Prints how many lines there were, what was wrong, and how
+many parts were kept, as one JSON object.
 """
 
 from __future__ import annotations
@@ -19,10 +20,20 @@ from types import FrameType
 from typing import Any
 
 import maxtool.files
-from maxtool.files import check_output, forget_written, renames, staged, staged_parts, written
+from maxtool.files import (
+    Journal,
+    check_output,
+    forget_written,
+    kept_parts,
+    renames,
+    staged,
+    staged_parts,
+    written,
+)
 
 CODE = str(Path(maxtool.files.__file__).parent)
 NAME = "out"
+FOUND: set[int] = set()  # how many parts of an output were kept
 
 
 class Fault:
@@ -47,17 +58,34 @@ class Fault:
 PARTS = ["out", "out.1", "out.2"]  # the first is what readers begin with
 
 
-def write(out: Path, text: str, form: str) -> None:
-    """An output of a file, of a folder with three, or of three beside each other."""
+def write(out: Path, text: str, form: str) -> int:
+    """An output of a file, of a folder with three, or of three beside each other.
+
+    Returns how many of these an earlier run had finished.
+    """
     check_output(out, force=True)
-    if form == "parts":
-        with staged_parts(out, parts=PARTS, old=re.compile(r"out(\.[123])?")) as staging:
-            for part in PARTS:
-                (staging / part).write_text(text)
-        return
-    with staged(out, folder=form == "folder") as staging:
-        for file in [staging / name for name in "abc"] if form == "folder" else [staging]:
-            file.write_text(text)
+    journal = Journal({"text": text}) if form.startswith("kept-") else None
+    if form.endswith("parts"):
+        old = re.compile(r"out(\.[123])?")
+        with staged_parts(out, parts=PARTS, old=old, journal=journal) as staging:
+            return fill([staging / part for part in PARTS], text, journal)
+    whole = form.endswith("folder")
+    with staged(out, folder=whole, journal=journal) as staging:
+        return fill([staging / name for name in "abc"] if whole else [staging], text, journal)
+
+
+def fill(files: list[Path], text: str, journal: Journal | None) -> int:
+    """Write files that a journal does not list; returns how many it does."""
+    kept = 0
+    for file in files:
+        part = journal.part(file) if journal else None
+        if part is not None and part.is_at(file):
+            kept += 1
+            continue
+        file.write_text(text)
+        if journal is not None:
+            journal.add(file, {})
+    return kept
 
 
 def read(out: Path, form: str) -> str | None:
@@ -65,7 +93,8 @@ def read(out: Path, form: str) -> str | None:
     if not out.exists():
         return None
     files = {"file": lambda: [out] * 3, "folder": lambda: out.iterdir()}
-    texts = [file.read_text() for file in files.get(form, lambda: out.parent.glob("out*"))()]
+    kind = form.rpartition("-")[2]
+    texts = [file.read_text() for file in files.get(kind, lambda: out.parent.glob("out*"))()]
     return texts[0] if len(texts) == 3 and len(set(texts)) == 1 else "broken"
 
 
@@ -83,7 +112,7 @@ def attempt(out: Path, line: int, kind: str, form: str) -> int:
         sys.settrace(None)
         at = [frame.line for frame in traceback.extract_tb(error.__traceback__)]
         told = bool(written()) == (read(out, form) == "new")
-        cleared = "held.end()" in at or not hidden(out.parent)
+        cleared = "held.end()" in at or not hidden(out.parent) or bool(kept_parts(out))
         code = 130 if told and cleared else 131
     else:
         code = 0 if fault.left > 0 else 130
@@ -103,12 +132,24 @@ def problems(
     result = [] if code in (-signal.SIGKILL, 130) else [f"ended with {code}"]
     if atomic and read(out, form) not in (before, "new"):
         result.append(f"the output is {read(out, form)}")
-    if form == "parts" and read(out, form) not in (before, "new", None):
+    if form.endswith("parts") and read(out, form) not in (before, "new", None):
         result.append("there is an output, and it is a mixture")
     check_output(out, force=True)  # as the next run begins
     if read(out, form) not in (before, "new"):
         result.append(f"the output is {read(out, form)} in the next run")
+    if form.startswith("kept-"):
+        result += problems_of_going_on(out, form)
     return result + [f"{name} is left after {kind}" for name in hidden(out.parent)]
+
+
+def problems_of_going_on(out: Path, form: str) -> list[str]:
+    """Return the problems of the next run, which goes on with what is finished."""
+    expected, seen = len(kept_parts(out)), bool(hidden(out.parent))
+    kept = write(out, "new", form)
+    if kept != expected or seen != bool(expected) or read(out, form) != "new":
+        return [f"{kept} of {expected} parts were kept, and the output is {read(out, form)}"]
+    FOUND.add(kept)
+    return []
 
 
 def main(root: Path, form: str, state: str, way: str, kind: str) -> dict[str, object]:
@@ -116,7 +157,7 @@ def main(root: Path, form: str, state: str, way: str, kind: str) -> dict[str, ob
     out, line = root / NAME, 0
     if way == "renames":
         renames._renameat2 = lambda: None  # type: ignore[assignment]
-    atomic = form == "file" or (form == "folder" and way == "exchange")
+    atomic = form == "file" or (form.endswith("folder") and way == "exchange")
     wrong: list[str] = []
     while True:
         line += 1
@@ -125,7 +166,8 @@ def main(root: Path, form: str, state: str, way: str, kind: str) -> dict[str, ob
             write(out, before, form)
         code = attempt(out, line, kind, form)
         if code == 0:
-            return {"lines": line, "wrong": wrong + [f"{name} is left" for name in hidden(root)]}
+            wrong += [f"{name} is left" for name in hidden(root)]
+            return {"lines": line, "wrong": wrong, "kept": sorted(FOUND)}
         wrong += [
             f"{line}: {text}" for text in problems(out, form, before, code, kind, atomic=atomic)
         ]
