@@ -135,7 +135,7 @@ def _show(out: Output, planned: Conversion, report: Report | None) -> None:
 def _named(planned: Conversion) -> str:
     """The output, or the first of its files and how many more there are."""
     output, layout = planned.request.output, planned.layout
-    if layout.replaced is None:
+    if layout.replaced is None or len(layout.parts) == 1:
         return str(output)
     more = units.plural(len(layout.parts) - 1, "more file")
     return f"{output.with_name(layout.entry)} and {more}"

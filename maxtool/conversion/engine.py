@@ -16,6 +16,7 @@ from typing import Any
 
 from maxtool.conversion import metadata_edits
 from maxtool.conversion.adapters import ConvertedAdapter, converted_adapter
+from maxtool.conversion.companions import replacing_companions
 from maxtool.conversion.description import described
 from maxtool.conversion.edits import edited
 from maxtool.conversion.layout import Layout, TensorFile, checksum_lines, laid_out, staged_layout
@@ -194,7 +195,9 @@ def _prepared(request: Request) -> Conversion:
         description = copied_description(checkpoint, specs, request)
     description = metadata_edits.apply(description, request.metadata, request.target)
     layout = laid_out(request, tensors, description.metadata, description.files)
+    layout, removed = replacing_companions(layout, request, _sources(checkpoint, request))
     notes = [*checkpoint.notes, *(planned.notes if planned else ()), *notes, *description.notes]
+    notes += removed
     notes += [ONE_FILE] if request.resume and len(layout.files) < 2 else []
     used = planned or adapter
     recipe = used.recipe if used else None

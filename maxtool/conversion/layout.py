@@ -246,6 +246,18 @@ def _stem(request: Request, suffix: str) -> str:
     return name[: -len(suffix)] if name.lower().endswith(suffix) else name
 
 
+def family(request: Request) -> re.Pattern[str] | None:
+    """The names of all files that outputs of a name have, in any number; None for a folder."""
+    if request.target == "hf":
+        return None
+    suffix = f".{request.target}"
+    stem = re.escape(_stem(request, suffix))
+    whole = re.escape(request.output.name)
+    numbered, index = rf"{stem}-\d{{5}}-of-\d{{5}}{re.escape(suffix)}", f"{stem}{re.escape(INDEX)}"
+    forms = {"gguf": [numbered], "safetensors": [numbered, index]}.get(request.target, [])
+    return re.compile("|".join([whole, rf"{whole}\.sha256", *forms]))
+
+
 def _numbered(stem: str, count: int, suffix: str) -> list[str]:
     return [f"{stem}-{number:05d}-of-{count:05d}{suffix}" for number in range(1, count + 1)]
 

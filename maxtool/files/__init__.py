@@ -10,7 +10,7 @@ from maxtool.files.finished import FinishedPart
 from maxtool.files.hashing import sha256
 from maxtool.files.journal import Journal
 from maxtool.files.leftovers import kept_parts
-from maxtool.files.outputs import check_output, check_parts, check_space
+from maxtool.files.outputs import check_output, check_parts, check_space, present_parts
 from maxtool.files.staging import forget_written, staged, staged_parts, written
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "check_space",
     "forget_written",
     "kept_parts",
+    "present_parts",
     "sha256",
     "staged",
     "staged_parts",

@@ -214,3 +214,44 @@ def test_too_many_files() -> None:
 )
 def test_sizes(text: str, nbytes: int) -> None:
     assert parse_size(text, "--shard-size") == nbytes
+
+
+FORMS = {
+    "m.gguf": ["--split-max-size", "30K"],
+    "m.safetensors": ["--shard-size", "30K"],
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("several_first", [True, False])
+def test_files_of_an_earlier_form_are_removed(
+    tmp_path: Path, name: str, several_first: bool
+) -> None:
+    """Leave nothing for readers that a fresh folder would not have, and what is not of the name."""
+    forms = [FORMS[name], []] if several_first else [[], FORMS[name]]
+    strangers = {"m2.gguf", "m-1-of-2.gguf", "mm-00001-of-00002.safetensors", "m.gguf.txt"}
+    for folder in ("to", "fresh"):
+        (tmp_path / folder).mkdir()
+    for stranger in strangers:
+        (tmp_path / "to" / stranger).touch()
+    assert run(MODEL, "-o", tmp_path / "to" / name, *forms[0], "--sha256").exit_code == 0
+    result = run(MODEL, "-o", tmp_path / "to" / name, *forms[1], "--force")
+    assert result.exit_code == 0
+    assert "--force removes" in result.stderr
+    assert f"{name}.sha256" in result.stderr
+    assert run(MODEL, "-o", tmp_path / "fresh" / name, *forms[1]).exit_code == 0
+    there, fresh = ({path.name for path in (tmp_path / at).iterdir()} for at in ("to", "fresh"))
+    assert there == fresh | strangers
+
+
+def test_a_source_of_another_form_stays(tmp_path: Path) -> None:
+    """Join splits into one file beside them: they are not what an earlier output left."""
+    whole, options = tmp_path / "m.gguf", ["--split-max-size", "30K"]
+    assert run(MODEL, "-o", whole, *options, "--sha256").exit_code == 0
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    first = tmp_path / "m-00001-of-00009.gguf"
+    result = run(first, "-o", whole, "--force")
+    assert result.exit_code == 0
+    assert "removes" not in result.stderr
+    assert {path: path.read_bytes() for path in before} == before
+    assert set(tmp_path.iterdir()) == {*before, whole}
