@@ -35,6 +35,7 @@ SCALARS: Mapping[str, np.dtype[Any]] = {
     for name in (dtype.name, f"{dtype.kind}{dtype.itemsize * 8}")
 }
 TYPED = re.compile(r"(?P<type>[a-z]+\d*)(?P<array>\[\])?:(?P<value>.*)", re.DOTALL)
+MAX_DEPTH = 64  # of JSON
 NAMES = (*dict.fromkeys(dtype.name for dtype in SCALARS.values()), "bool", "string")
 
 
@@ -86,7 +87,7 @@ def _value(key: str, name: str, text: str, *, array: bool) -> Any:  # noqa: ANN4
     if not array:
         return _scalar(key, name, text)
     try:
-        items = json.loads(text)
+        items = _parsed(key, text)
     except ValueError:
         items = None
     if not isinstance(items, list):
@@ -133,6 +134,8 @@ def _folder(description: Description, edits: MetadataEdits) -> Description:
         del table[last]
     for key, text in edits.settings:
         *path, last = key.split(".")
+        if len(path) > MAX_DEPTH:
+            raise UsageError(f"--set {key:.80}: more than {MAX_DEPTH} tables in each other")
         table = _table(config, path, make=True)
         if table is None:
             raise UsageError(f"--set {key}: what is before the last dot is not a table")
@@ -154,7 +157,7 @@ def _table(config: Content, path: list[str], *, make: bool = False) -> Content |
 
 def _json_value(key: str, text: str) -> object:
     try:
-        value = json.loads(text)
+        value = _parsed(key, text)
     except ValueError:
         return text
     try:
@@ -162,6 +165,26 @@ def _json_value(key: str, text: str) -> object:
     except ValueError:
         raise UsageError(f"--set {key}: JSON has no number {text:.80}") from None
     return value
+
+
+def _parsed(key: str, text: str) -> object:
+    """The value of JSON; ValueError if it is none, UsageError if few would read it."""
+    try:
+        value = json.loads(text)
+        too_deep = _is_deeper(value, MAX_DEPTH)
+    except RecursionError:
+        too_deep = True
+    if too_deep:
+        raise UsageError(f"--set {key:.80}: JSON is nested more than {MAX_DEPTH} levels deep")
+    return value
+
+
+def _is_deeper(value: object, most: int) -> bool:
+    """Return whether lists and tables lie in each other more than so often."""
+    if not isinstance(value, dict | list):
+        return False
+    within = value.values() if isinstance(value, dict) else value
+    return not most or any(_is_deeper(item, most - 1) for item in within)
 
 
 def _removed(content: Mapping[str, Any], edits: MetadataEdits) -> Content:
