@@ -12,15 +12,13 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from maxtool.casting import cast
-from maxtool.conversion.edit_request import TensorEdits
+from maxtool.conversion.edit_request import ANY, TensorEdits, renamed
 from maxtool.conversion.output_tensors import TensorSource
 from maxtool.conversion.streaming import LOST, check_cast
 from maxtool.dtype import DType
 from maxtool.errors import UsageError
 from maxtool.recipe import OutputTensor
 from maxtool.weights.names import did_you_mean, first_of, listed
-
-ANY = "*"  # a segment in a rename
 
 
 def edited(
@@ -59,29 +57,6 @@ def _renamed(
         raise UsageError(what, problems=listed(twice))
     pairs = zip(tensors, names, strict=True)
     return [(replace(spec, name=name), source) for (spec, source), name in pairs]
-
-
-def renamed(name: str, old: str, new: str) -> str:
-    """Return a name with ``new`` for each run of its segments that is ``old``.
-
-    A ``*`` in ``old`` is any one segment, and the next ``*`` in ``new`` stands for the same, of
-    which there are no more.
-    """
-    parts, wanted, result = name.split("."), old.split("."), []
-    while parts:
-        run = parts[: len(wanted)]
-        if len(run) == len(wanted) and all(w in (ANY, p) for w, p in zip(wanted, run, strict=True)):
-            result += _filled(new, [p for w, p in zip(wanted, run, strict=True) if w == ANY])
-            parts = parts[len(wanted) :]
-        else:
-            result.append(parts.pop(0))
-    return ".".join(result)
-
-
-def _filled(new: str, segments: list[str]) -> list[str]:
-    """The segments of ``new``, with those that were there for each ``*``."""
-    rest = iter(segments)
-    return [next(rest) if part == ANY else part for part in new.split(".") if part]
 
 
 def _cast(

@@ -137,9 +137,11 @@ def _quantized_before(
 ) -> list[str]:
     """Notes on what becomes of tensors that the source has in blocks, a line for each thing."""
     pairs = zip(naturals, specs, strict=True)
-    blocks = [(n, s) for n, s in pairs if n.blocks and request.edits.selects(s.name)]
-    decoded = sum(spec.encoding is None for _, spec in blocks)
-    again = [s.name for n, s in blocks if s.encoding is not None and s.encoding is not n.encoding]
+    edits = request.edits
+    blocks = [(n, s) for n, s in pairs if n.blocks and edits.selects(s.name)]
+    stay = [(n, s) for n, s in blocks if s.encoding and not edits.casts_tensor(s.name)]
+    decoded = len(blocks) - len(stay)
+    again = [after.name for before, after in stay if after.encoding is not before.encoding]
     notes = [f"{decoded} quantized tensors are decoded"] if decoded else []
     if again:
         check_requantized(again, request.quantize)

@@ -19,6 +19,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from maxtool.conversion import Request, convert, prepare
+from maxtool.conversion.edit_request import TensorEdits
 from maxtool.conversion.output_types import FILE_TYPES, stays_float32
 from maxtool.dtype import DType
 from maxtool.errors import MachineLacks, ModelMismatch, OutputExists, UsageError
@@ -218,6 +219,11 @@ def test_what_is_quantized_again_is_said_in_one_line(tmp_path: Path) -> None:
     what = "quantized before, and quantized again at a further loss"
     assert notes == [f"{what}: {matrices[0]} and {len(matrices) - 1} more"]
     assert run(tmp_path / "a.gguf", tmp_path / "c.gguf", quantize=pure(q4))[0] == []
+    edits = TensorEdits(renames=(("blk", "b"),), casts=(("b.*", DType.float32),))
+    rest = [name for name in matrices if not name.startswith("blk.")]
+    notes, _ = run(tmp_path / "a.gguf", tmp_path / "d.gguf", quantize=again, edits=edits)
+    decoded = f"{len(matrices) - len(rest)} quantized tensors are decoded"
+    assert notes == [decoded, f"{what}: {rest[0]} and {len(rest) - 1} more"]
 
 
 class TestRequests:

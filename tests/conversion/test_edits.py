@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner, Result
 
 from maxtool.cli.app import app
-from maxtool.conversion.edits import renamed
+from maxtool.conversion.edit_request import renamed
 from maxtool.weights import open_checkpoint
 
 MODEL = Path(__file__).resolve().parents[1] / "data" / "tiny-llama"
