@@ -138,7 +138,7 @@ def measure(name: str, work: Path, arguments: argparse.Namespace) -> tuple[float
 
 
 def bandwidth(artifact: Path, seen: dict[tuple[str, str], list[float]]) -> str:
-    """How much of what the machine reads from memory a token's bytes are."""
+    """The share of what the machine reads from memory that decoding reads."""
     moved = GenerationWork(Manifest(artifact)).decode(1, DECODED).per(DECODED).bytes
     read = statistics.median(seen["read", "machine"])
     share = moved * statistics.median(seen["decode", "maxtool"]) / read
