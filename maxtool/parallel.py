@@ -6,9 +6,11 @@ NumPy lets go of the interpreter lock while it computes, so threads run side by 
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
+from types import TracebackType
 from typing import TypeVar
 
 import numpy as np
@@ -20,6 +22,8 @@ MAX_THREADS = 2
 # Threads work on larger parts than one thread alone, as they hand each other the lock for each
 # operation of NumPy; and with fewer than two parts for each they cost more than they save.
 THREAD_PARTS = 4
+# Calls that may wait while their caller goes on: what they were given stays in memory.
+BEHIND = 2
 
 # glibc's DEFAULT_MMAP_THRESHOLD_MAX, less its own header and a page.
 LEARNT_FROM = (32 << 20) - (8 << 10)
@@ -60,6 +64,41 @@ def in_parts(
             for first in range(threads)
         ]
         return [result for share in shares for result in share.result()]
+
+
+class Behind:
+    """A thread that makes calls in their order, at most a few behind the one that asks for them.
+
+    Within a ``with`` block. What a call raises is raised by a later :meth:`call`, by :meth:`finish`
+    or at the end of the block; where the block fails, calls that have not begun are dropped.
+    """
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1)
+        self._waiting: deque[Future[object]] = deque()
+
+    def call(self, work: Callable[[], object]) -> None:
+        """Have ``work`` called, once fewer than ``BEHIND`` calls wait."""
+        while len(self._waiting) >= BEHIND:
+            self._waiting.popleft().result()
+        self._waiting.append(self._pool.submit(work))
+
+    def finish(self) -> None:
+        """Wait for all calls."""
+        while self._waiting:
+            self._waiting.popleft().result()
+
+    def __enter__(self) -> Behind:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self.finish()
+        finally:
+            self._pool.shutdown(cancel_futures=True)
 
 
 def _parts(total: int, step: int) -> list[slice]:

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from maxtool import parallel
-from maxtool.parallel import THREAD_PARTS, in_parts
+from maxtool.parallel import BEHIND, THREAD_PARTS, Behind, in_parts
 
 
 @pytest.fixture(params=[1, 2, 64])
@@ -54,3 +54,49 @@ def test_one_thread_if_asked() -> None:
     names = in_parts(1000, 1, lambda _part: threading.current_thread().name, threads=1)
     assert set(names) == {threading.current_thread().name}
     assert len(names) == 1000
+
+
+def test_calls_behind_keep_their_order() -> None:
+    made: list[int] = []
+    with Behind() as behind:
+        for number in range(50):
+            behind.call(lambda number=number: made.append(number))  # type: ignore[misc]
+        behind.finish()
+        assert made == list(range(50))
+
+
+def test_few_calls_are_behind() -> None:
+    begun = threading.Semaphore(0)
+    release = threading.Event()
+
+    def work() -> None:
+        begun.release()
+        release.wait()
+
+    with Behind() as behind:
+        for _ in range(BEHIND):
+            behind.call(work)
+        begun.acquire()
+        assert not begun.acquire(blocking=False)
+        release.set()
+
+
+def test_an_error_of_a_call_behind_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError), Behind() as behind:
+        behind.call(lambda: 1 / 0)
+
+
+def test_calls_behind_are_dropped_where_the_block_fails() -> None:
+    begun, release, made = threading.Event(), threading.Event(), []
+
+    def work() -> None:
+        begun.set()
+        release.wait()
+
+    with pytest.raises(KeyboardInterrupt), Behind() as behind:
+        behind.call(work)
+        behind.call(lambda: made.append(1))
+        begun.wait()
+        threading.Timer(0.05, release.set).start()
+        raise KeyboardInterrupt
+    assert not made

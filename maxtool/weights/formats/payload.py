@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxtool.errors import MisshapenWeight, MissingWeight, ModelMismatch, UnexpectedWeight
+from maxtool.parallel import Behind
 from maxtool.weights.tensor_info import TensorSpec
 
 CHUNK_BYTES = 1 << 24
@@ -69,7 +70,7 @@ def write_file(
     progress: Progress | None,
     digest: Digest | None,
 ) -> None:
-    """Write a file of tensors, one array or chunk at a time.
+    """Write a file of tensors, one array or chunk at a time, the next being made meanwhile.
 
     Args:
         path: Where to write; use :func:`maxtool.files.staged`.
@@ -82,34 +83,41 @@ def write_file(
     """
     beginning, (*offsets, end) = header
     with path.open("wb") as file:
-        stream = DigestedStream(file, digest)
-        stream.write(beginning)
-        _write_payloads(stream, specs, offsets, arrays, progress)
-        stream.seek(end)
+        with Behind() as behind:
+            stream = DigestedStream(file, digest, behind)
+            stream.write(beginning)
+            _write_payloads(stream, specs, offsets, arrays, progress)
+            stream.seek(end)
         file.truncate(end)
 
 
 @dataclass(frozen=True, slots=True)
 class DigestedStream:
-    """A file that is written from its beginning to its end, and hashed on the way.
+    """A file that a thread writes from its beginning to its end, and hashes on the way.
 
     What is passed over by :meth:`seek` becomes zeros.
     """
 
     file: BinaryIO
     digest: Digest | None
+    behind: Behind
 
     def write(self, data: bytes | memoryview) -> int:
-        """Write at the place that was reached."""
-        if self.digest is not None:
-            self.digest.update(data)
-        return self.file.write(data)
+        """Write at the place that was reached; the data must stay as they are."""
+        self.behind.call(lambda: self._write(data))
+        return len(data)
 
     def seek(self, offset: int) -> None:
-        """Go on from a later place of the file."""
+        """Go on from a later place of the file, once all before is written."""
+        self.behind.finish()
         if self.digest is not None:
             self.digest.update(bytes(offset - self.file.tell()))
         self.file.seek(offset)
+
+    def _write(self, data: bytes | memoryview) -> None:
+        if self.digest is not None:
+            self.digest.update(data)
+        self.file.write(data)
 
 
 Writable: TypeAlias = DigestedStream | IO[bytes]
@@ -125,6 +133,7 @@ def _write_payloads(
     for offset, (spec, array) in zip(offsets, paired(specs, arrays), strict=True):
         stream.seek(offset)
         write_payload(stream, spec, array, progress)
+        stream.behind.finish()  # so that what it was made of is freed before the next is made
 
 
 def paired(
