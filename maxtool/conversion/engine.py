@@ -318,10 +318,15 @@ def _finish(
         report.kept.append(file.name)
         own.warnings += kept.remarks["warnings"]
         own.rounded.update(kept.remarks["rounded"])
+        digest: str | None = kept.sha256
     else:
-        _write(conversion, file, path, own, progress)
-        if journal is not None:
-            journal.add(path, {"warnings": own.warnings, "rounded": sorted(own.rounded)})
+        hashed = conversion.request.hashed or journal is not None
+        digest = _write(conversion, file, path, own, progress, hashed=hashed)
+        if journal is not None and digest is not None:
+            remarks = {"warnings": own.warnings, "rounded": sorted(own.rounded)}
+            journal.add(path, digest, remarks)
+    if conversion.request.hashed and digest is not None:
+        report.sha256[file.name] = digest
     report.warnings += own.warnings
     report.rounded |= own.rounded
 
@@ -332,15 +337,17 @@ def _write(
     path: Path,
     report: Report,
     progress: Callable[[int], None] | None,
-) -> None:
+    *,
+    hashed: bool,
+) -> str | None:
+    """Write a file; returns its checksum if it is ``hashed``."""
     request, specs = conversion.request, [spec for spec, _ in file.tensors]
     arrays = _payloads(conversion, file, report)
-    digest = hashlib.sha256() if request.sha256 or request.digests else None
+    digest = hashlib.sha256() if hashed else None
     WRITERS[request.target].write(path, specs, arrays, file.metadata, progress, digest)
-    if digest is not None:
-        report.sha256[file.name] = digest.hexdigest()
     if request.target in SHARDED:
         verify_safetensors(path, specs, request.output)
+    return None if digest is None else digest.hexdigest()
 
 
 def _payloads(conversion: Conversion, file: TensorFile, report: Report) -> Iterator[Payload]:

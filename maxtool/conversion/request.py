@@ -89,6 +89,11 @@ class Request:
         return self.shard_size if self.split_max_size is None else self.split_max_size
 
     @property
+    def hashed(self) -> bool:
+        """Return whether the report has the checksums of all files."""
+        return self.sha256 or self.digests
+
+    @property
     def target(self) -> Target:
         """Return the format of the result."""
         return self.to or SUFFIXES.get(self.output.suffix.lower(), "hf")

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from maxtool.errors import UsageError
 from maxtool.files.finished import JOURNAL, NEW, FinishedPart, MadeOf, Remarks, found
-from maxtool.files.hashing import sha256
 
 MAX_SHOWN, ABSENT = 40, "not there"
 
@@ -50,11 +49,11 @@ class Journal:
         """The part to be written at a path, if an earlier run has finished it."""
         return self.parts.get(self._name(path))
 
-    def add(self, path: Path, remarks: Remarks) -> FinishedPart:
+    def add(self, path: Path, sha256: str, remarks: Remarks) -> FinishedPart:
         """Flush a part that has been written, and say that it is finished."""
         with path.open("rb") as stream:
             os.fsync(stream.fileno())
-        part = FinishedPart(self._name(path), path.stat().st_size, sha256(path), remarks)
+        part = FinishedPart(self._name(path), path.stat().st_size, sha256, remarks)
         self._append(part.line)
         return part
 

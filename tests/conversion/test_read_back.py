@@ -71,9 +71,10 @@ def test_a_source_that_changes_is_told(tmp_path: Path, monkeypatch: pytest.Monke
     source, write = tmp_path / "a.gguf", engine._write
     engine.convert(prepare(Request(MODEL, source)))
 
-    def changed(*arguments: Any) -> None:
-        write(*arguments)
+    def changed(*arguments: Any, **options: Any) -> Any:
+        digest = write(*arguments, **options)
         os.utime(source, (1, 1))
+        return digest
 
     monkeypatch.setattr(engine, "_write", changed)
     planned = prepare(Request(source, tmp_path / "m.npz", plain=True, verify=True))
@@ -89,13 +90,14 @@ def test_damage_is_noticed(
 ) -> None:
     write = engine._write
 
-    def damaged(conversion: object, file: object, path: Path, *rest: object) -> None:
-        write(conversion, file, path, *rest)
+    def damaged(conversion: Any, file: Any, path: Path, *rest: Any, hashed: bool) -> Any:
+        digest = write(conversion, file, path, *rest, hashed=hashed)
         if output == "m.npz" and damage is flipped:
             data = path.read_bytes()
             path.write_bytes(data[:600] + bytes([data[600] ^ 1]) + data[601:])
         else:
             damage(path)
+        return digest
 
     monkeypatch.setattr(engine, "_write", damaged)
     planned = prepare(Request(MODEL, tmp_path / output, verify=True))

@@ -21,7 +21,7 @@ from maxtool.cli.app import app
 from maxtool.conversion import Report, Request, convert, engine, prepare
 from maxtool.dtype import DType
 from maxtool.errors import ChangedFile, UsageError
-from maxtool.files import check_output, kept_parts
+from maxtool.files import check_output, kept_parts, sha256
 
 SOURCE = Path(__file__).resolve().parents[1] / "data" / "tiny-llama"
 CUT: dict[str, dict[str, Any]] = {
@@ -46,13 +46,13 @@ def interrupted(
     """Run a conversion that stops in the middle of the file behind ``KEPT`` others."""
     write, count = engine._write, 0
 
-    def stopping(*arguments: Any) -> None:
+    def stopping(*arguments: Any, **options: Any) -> Any:
         nonlocal count
         count += 1
         if count > KEPT:
             arguments[2].write_bytes(b"half")
             raise error or Stopped
-        write(*arguments)
+        return write(*arguments, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(engine, "_write", stopping)
@@ -164,11 +164,11 @@ def test_a_source_that_changes_meanwhile_leaves_nothing(
 def test_a_second_process_is_refused(to: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = engine._write
 
-    def meeting(*arguments: Any) -> None:
+    def meeting(*arguments: Any, **options: Any) -> Any:
         with pytest.raises(UsageError, match="another process"):
             run(request(to))
         monkeypatch.setattr(engine, "_write", write)
-        write(*arguments)
+        return write(*arguments, **options)
 
     monkeypatch.setattr(engine, "_write", meeting)
     assert run(request(to)).kept == []
@@ -180,7 +180,7 @@ def test_the_command_says_what_is_kept(to: Path, monkeypatch: pytest.MonkeyPatch
     options = ["--split-max-size", "30K", "--resume", "--json"]
     command = ["convert", str(SOURCE), "-o", str(to / "out.gguf"), *options]
 
-    def full(*_: Any) -> None:
+    def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
@@ -189,7 +189,9 @@ def test_the_command_says_what_is_kept(to: Path, monkeypatch: pytest.MonkeyPatch
     assert failed.exit_code == 6
     assert f"{KEPT} of 9 files are kept" in failed.stderr
     done = CliRunner().invoke(app, command)
-    assert len(json.loads(done.stdout)["kept"]) == KEPT
+    report = json.loads(done.stdout)
+    assert len(report["kept"]) == KEPT
+    assert report["sha256"] == {name: sha256(to / name) for name in report["files"]}
 
 
 def test_one_file_has_nothing_to_keep(to: Path) -> None:

@@ -26,6 +26,7 @@ from maxtool.files import (
     forget_written,
     kept_parts,
     renames,
+    sha256,
     staged,
     staged_parts,
     written,
@@ -84,7 +85,7 @@ def fill(files: list[Path], text: str, journal: Journal | None) -> int:
             continue
         file.write_text(text)
         if journal is not None:
-            journal.add(file, {})
+            journal.add(file, sha256(file), {})
     return kept
 
 
