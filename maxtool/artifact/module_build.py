@@ -58,8 +58,8 @@ def _prepared(request: ModuleRequest, read: Mapping[Path, None]) -> ModuleBuild:
     check_name(request.name)
     target = target_of(request)
     checkpoint = None if request.weights is None else open_checkpoint(request.weights)
-    check_place(request, _protected(request, checkpoint))
     file = request.module.file
+    check_place(request, (file, *(checkpoint.protected if checkpoint else ())))
     with imports_beside(file):
         loaded = load_module(request.module)
         module = loaded.module
@@ -85,12 +85,6 @@ def _prepared(request: ModuleRequest, read: Mapping[Path, None]) -> ModuleBuild:
 def _sources(request: ModuleRequest, read: Iterable[Path]) -> dict[str, Path]:
     """The files that were read, by their names beside the module or its weights."""
     return named(read, request.module.file, *filter(None, [request.weights]))
-
-
-def _protected(request: ModuleRequest, checkpoint: Checkpoint | None) -> tuple[Path, ...]:
-    """Return the paths that may not be written: the files that are read, a folder of weights."""
-    folders = [request.weights] if request.weights and request.weights.is_dir() else []
-    return (request.module.file, *folders, *(checkpoint.files if checkpoint else ()))
 
 
 def _values(

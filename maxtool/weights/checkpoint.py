@@ -115,8 +115,11 @@ class Checkpoint:
 
     @property
     def protected(self) -> tuple[Path, ...]:
-        """Return paths that may not be written: the files, a Hugging Face checkpoint's folder."""
-        return (self.folder, *self.files) if self.format in HUGGING_FACE else self.files
+        """Return paths that may not be written: what was opened, a file or a folder, and all files.
+
+        Beside a file that was named by itself there is room for others.
+        """
+        return (self.path, *self.files, *self.seen)
 
     def _load(self, info: TensorInfo) -> NDArray[Any]:
         """The payload, read."""

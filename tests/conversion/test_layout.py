@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -255,3 +256,20 @@ def test_a_source_of_another_form_stays(tmp_path: Path) -> None:
     assert "removes" not in result.stderr
     assert {path: path.read_bytes() for path in before} == before
     assert set(tmp_path.iterdir()) == {*before, whole}
+
+
+def test_a_file_named_by_itself_leaves_room_beside_it(tmp_path: Path) -> None:
+    shutil.copytree(MODEL, tmp_path, dirs_exist_ok=True)
+    file, beside = tmp_path / "model.safetensors", tmp_path / "m.gguf"
+    assert run(file, "-o", beside).exit_code == 0
+    refused = {
+        tmp_path: beside.with_name("other.gguf"),  # a folder is a source as a whole
+        file: tmp_path,
+        beside: beside,
+    }
+    for source, output in refused.items():
+        result = run(source, "-o", output, "--force")
+        assert result.exit_code == 2
+        assert "overwrite the source" in result.stderr
+    configuration = run(file, "-o", tmp_path / "config.json", "--to", "gguf", "--force")
+    assert "overwrite the source" in configuration.stderr
