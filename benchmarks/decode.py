@@ -83,8 +83,12 @@ def measure(python: str, side: str, folder: Path, arguments: argparse.Namespace)
     return float(done.stdout)
 
 
+# Without byte code of its own, each process would compile what it imports.
+DROPPED = ("OPENBLAS_", "PYTHONDONTWRITEBYTECODE")
+
+
 def environment(threads: int) -> dict[str, str]:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("OPENBLAS_")}
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(DROPPED)}
     return kept | {"OMP_NUM_THREADS": str(threads), "TVM_NUM_THREADS": str(threads)}
 
 
