@@ -56,6 +56,14 @@ def files_of(recipe: Recipe) -> tuple[Path, ...]:
 
 # The formats whose tensors have the names of a published architecture.
 RECIPES_READ: tuple[Format, ...] = ("safetensors", "pytorch", "gguf")
+# What GGUF files hold besides models, by ``general.type``, and what it is used for.
+NO_MODELS = {
+    "adapter": (
+        "this is a LoRA adapter, not a model",
+        "merge the folder that it was made of into its base model by convert --merge-lora",
+    ),
+    "imatrix": ("this is an importance matrix, not a model", "give it to --imatrix"),
+}
 
 
 def find_recipe(checkpoint: Checkpoint) -> Recipe:
@@ -81,6 +89,10 @@ def find_recipe(checkpoint: Checkpoint) -> Recipe:
             file=checkpoint.path,
             hint="give the folder that holds config.json and the tensors",
         )
+    kind = checkpoint.metadata.get("general.type") if dialect(checkpoint) == "gguf" else None
+    if isinstance(kind, str) and kind in NO_MODELS:
+        what, hint = NO_MODELS[kind]
+        raise UnknownArchitecture(what, file=checkpoint.path, hint=hint)
     keys, own = Keys.of(checkpoint), dialect(checkpoint)
     names = recipe_names()
     known = {name: _matches(_file(name))[own] for name in names}

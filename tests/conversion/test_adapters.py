@@ -17,6 +17,7 @@ from maxtool.cli.app import app
 from maxtool.conversion.factors import Factors, carried, zero
 from maxtool.errors import MisshapenWeight
 from maxtool.recipe import operations as ops
+from maxtool.recipe import recognise
 from maxtool.recipe.step import Step
 from maxtool.weights import open_checkpoint
 
@@ -133,6 +134,7 @@ def test_what_llama_cpp_reads_of_it(tmp_path: Path) -> None:
     }
     shapes = {tensor.name: tensor.shape.tolist() for tensor in reader.tensors}
     assert shapes["token_embd.weight.lora_a"] == [2, 97]  # as ggml counts: rank, tokens
+    assert recognise(open_checkpoint(output)).problems == ["this is a LoRA adapter, not a model"]
     assert shapes["token_embd.weight.lora_b"] == [2, 40]
     assert shapes["blk.0.ffn_down.weight.lora_a"] == [100, 3]
     assert shapes["blk.0.ffn_down.weight.lora_b"] == [3, 40]
