@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ MAX_BYTES = 1 << 20
 MAX_STEPS = 4096
 ROOT_KEYS = ("variables", "targets")
 OWN_KEYS = ("kind", "source", "output", "after", "matrix")
-PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 Values = Mapping[str, str]
 
@@ -52,7 +52,9 @@ class Problems:
     def check(self, file: Path) -> None:
         """Raise ``MalformedFile`` with all that was found, in the order of the lines."""
         if self.found:
-            told = [f"line {line}: {what}" if line else what for line, what in sorted(self.found)]
+            told = [
+                f"line {line}: {what}" if line else what for line, what in sorted({*self.found})
+            ]
             raise MalformedFile("the build file is wrong", file=file, problems=told)
 
 
@@ -79,13 +81,14 @@ def read_targets(
     tables = _table(root, "targets", problems)
     if not tables and not problems.found:
         problems.add(("targets",), "there is no target; [targets.NAME] begins one")
-    found = [
+    every = (
         target
         for name, table in tables.items()
         for target in _targets(name, table, kinds, variables, problems)
-    ]
+    )
+    found = [*islice(every, MAX_STEPS + 1)]
     if len(found) > MAX_STEPS:
-        problems.add(("targets",), f"{len(found)} targets; at most {MAX_STEPS}")
+        problems.add(("targets",), f"there are more than {MAX_STEPS} targets")
     return found
 
 
@@ -116,7 +119,7 @@ def _variables(root: Mapping[str, Any], given: Values, problems: Problems) -> di
     result: dict[str, str] = {}
     for name, value in {**own, **given}.items():
         place = ("variables", name)
-        if isinstance(value, str | int | float) and not isinstance(value, bool):
+        if _is_plain(value):
             result[name] = _filled(str(value), result, place, problems)
         else:
             problems.add(place, "has to be a text or a number")
@@ -144,7 +147,10 @@ def _targets(
         values = {**variables, **combination}
 
         def text(key: str, values: Values = values) -> str:
-            return _filled(str(table.get(key, "")), values, (*place, key), problems)
+            filled = _filled(str(table.get(key, "")), values, (*place, key), problems)
+            if not filled and table.get(key):
+                problems.add((*place, key), "is empty once it is filled in")
+            return filled
 
         yield Target(
             _filled(name, values, place, problems),
@@ -178,12 +184,14 @@ def _check_keys(
     for key in ("source", *(["output"] if kind.has_output else [])):
         if not isinstance(table.get(key), str) or not table[key]:
             problems.add((*place, key), "is missing" if key not in table else "has to be a path")
-    if not _is_list_of(table.get("after", []), str):
+    after = table.get("after", [])
+    if not isinstance(after, list) or not all(isinstance(one, str) for one in after):
         problems.add((*place, "after"), "has to be a list of names of targets")
 
 
-def _is_list_of(value: object, kind: Any) -> bool:  # noqa: ANN401 - a type
-    return isinstance(value, list) and all(isinstance(one, kind) for one in value)
+def _is_plain(value: object) -> bool:
+    """Return whether a value is a text or a number."""
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 
 def _list(table: Mapping[str, Any], key: str) -> list[Any]:
@@ -193,18 +201,21 @@ def _list(table: Mapping[str, Any], key: str) -> list[Any]:
 
 def _combinations(
     place: tuple[str, ...], matrix: object, problems: Problems
-) -> list[dict[str, str]]:
-    """Every choice of one value for each key of a matrix; the one empty choice without one."""
+) -> Iterable[dict[str, str]]:
+    """Every choice of one value for each key of a matrix; the one empty choice without one.
+
+    There may be more than memory holds.
+    """
     place = (*place, "matrix")
     if not isinstance(matrix, dict):
         problems.add(place, "has to be a table of lists")
         return []
     for key, values in matrix.items():
-        if not values or not _is_list_of(values, str | int):
+        if not values or not isinstance(values, list) or not all(map(_is_plain, values)):
             problems.add((*place, key), "has to be a list of texts or numbers")
             return []
     choices = product(*matrix.values())
-    return [{key: str(one) for key, one in zip(matrix, choice, strict=True)} for choice in choices]
+    return ({key: str(one) for key, one in zip(matrix, choice, strict=True)} for choice in choices)
 
 
 def _deep(value: object, values: Values, place: tuple[str, ...], problems: Problems) -> object:
@@ -217,14 +228,15 @@ def _filled(text: str, values: Values, place: tuple[str, ...], problems: Problem
     """A text with its placeholders filled in; ``{{`` and ``}}`` are braces."""
 
     def value(match: re.Match[str]) -> str:
+        if match[1] is None:
+            if len(match[0]) == 1:
+                problems.add(place, f"{match[0]} stands alone; {2 * match[0]} is a brace")
+            return match[0][0]
         if match[1] not in values:
             problems.add(place, f"{{{match[1]}}}: {_unknown(match[1], values, 'variable')}")
         return values.get(match[1], "")
 
-    parts = re.split(r"(\{\{|\}\})", text)
-    return "".join(
-        part[0] if part in ("{{", "}}") else PLACEHOLDER.sub(value, part) for part in parts
-    )
+    return BRACES.sub(value, text)
 
 
 def _unknown(name: object, known: Iterable[str], what: str = "key") -> str:

@@ -37,6 +37,22 @@ def test_variables_and_matrices(tmp_path: Path) -> None:
     assert read(tmp_path, text, a="other")[0].argv[2] == "--with=other/y{z}"
 
 
+@pytest.mark.parametrize(
+    ("text", "filled"), [("{{{a}}}", "{1}"), ("{a}}}", "1}"), ("{{a}}", "{a}"), ("{{{{", "{{")]
+)
+def test_braces(tmp_path: Path, text: str, filled: str) -> None:
+    steps = read(tmp_path, "[variables]\na = 1\n" + target("x", f'with = "{text}"'))
+    assert steps[0].argv[2] == f"--with={filled}"
+
+
+def test_a_matrix_of_more_than_memory_holds(tmp_path: Path) -> None:
+    values = list(range(900))
+    keys = "\n".join(f"matrix.{key} = {values}" for key in "abcdef")
+    with pytest.raises(MalformedFile) as raised:
+        read(tmp_path, target("{a}-{b}-{c}-{d}-{e}-{f}", keys))
+    assert list(raised.value.problems) == ["targets: there are more than 4096 targets"]
+
+
 def test_dependencies_by_name_by_path_and_by_order(tmp_path: Path) -> None:
     text = target("c", 'with = ["@b/part", "./a.o"]\nafter = ["d"]') + target("b", 'with = "@a"')
     steps = read(tmp_path, text + target("a") + target("d"))
@@ -70,6 +86,16 @@ WRONG = {
     target("x", "matrix = 1"): ["line 5: targets.x.matrix: has to be a table of lists"],
     target("x", "matrix.a = []"): [
         "line 5: targets.x.matrix.a: has to be a list of texts or numbers"
+    ],
+    target("x", "matrix.a = [true]"): [
+        "line 5: targets.x.matrix.a: has to be a list of texts or numbers"
+    ],
+    target("x-{a}", 'matrix.a = [1.5, 2.5]\nwith = "{y}"'): [
+        "line 6: targets.x-{a}.with: {y}: there is no variable 'y'; known: a"
+    ],
+    target("x", 'with = "{y"'): ["line 5: targets.x.with: { stands alone; {{ is a brace"],
+    target("x-{a}", 'matrix.a = [""]').replace("x-{a}.o", "{a}").replace("x-{a}", "x{a}"): [
+        "line 4: targets.x{a}.output: is empty once it is filled in"
     ],
     target("x", "after = 1"): ["line 5: targets.x.after: has to be a list of names of targets"],
     target("x", "matrix.a = [1, 2]"): ["line 1: targets.x: a second target has the name 'x'"],
