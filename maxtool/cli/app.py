@@ -100,8 +100,7 @@ def _guard(out: Output, work: Callable[[], None]) -> None:
         out.warn(f"interrupted; {done} was written" if done else "interrupted; nothing was written")
         raise typer.Exit(interrupts.INTERRUPTED) from None
     except OSError as error:
-        reason = f"the system refuses: {error.strerror or error}"
-        raise ended(out, MachineLacks(reason, file=error.filename)) from None
+        raise ended(out, refused(error)) from None
 
 
 def ended(out: Output, error: MaxtoolError) -> typer.Exit:
@@ -109,12 +108,19 @@ def ended(out: Output, error: MaxtoolError) -> typer.Exit:
     if out.verbose and error.__cause__ is not None:
         out.note(f"cause: {error.__cause__!r}")
     if out.json_mode:
-        out.data("maxtool.error/1", {"error": _as_json(error)})
+        out.data("maxtool.error/1", {"error": as_json(error)})
     out.error(error)
     return typer.Exit(error.exit_code)
 
 
-def _as_json(error: MaxtoolError) -> dict[str, object]:
+def refused(error: OSError) -> MachineLacks:
+    """The error for what the system refuses to do."""
+    reason = f"the system refuses: {error.strerror or error}"
+    return MachineLacks(reason, file=error.filename)
+
+
+def as_json(error: MaxtoolError) -> dict[str, object]:
+    """An error as ``maxtool.error/1`` has it."""
     fields = ("what", "file", "tensor", "offset", "problems", "hint", "exit_code")
     content: dict[str, object] = {field: getattr(error, field) for field in fields}
     return json.loads(json.dumps({"class": type(error).__name__, **content}))  # type: ignore[no-any-return]

@@ -17,7 +17,7 @@ from typing import Any
 
 from maxtool.build.building import Sent
 from maxtool.build.content import Contents
-from maxtool.build.copying import copy
+from maxtool.build.copying import check_file, copy
 from maxtool.build.record import Records
 from maxtool.build.step import Step
 from maxtool.cli.interrupts import end_at_once
@@ -37,10 +37,7 @@ def run_step(folder: Path, step: Step, sender: Connection) -> None:
     """Run a step, and send what came of it; all paths are relative to the folder."""
     end_at_once()
     _end_with_parent()
-    os.chdir(folder)
-    if step.output:
-        Path(step.output).parent.mkdir(parents=True, exist_ok=True)
-    sent = _run(step)
+    sent = _ran(folder, step)
     sent.peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT
     sender.send(sent)
 
@@ -51,9 +48,26 @@ def _end_with_parent() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def _ran(folder: Path, step: Step) -> Sent:
+    """What came of a step, whatever it was."""
+    from maxtool.cli.app import as_json, refused
+
+    try:
+        os.chdir(folder)
+        if step.output:
+            Path(step.output).parent.mkdir(parents=True, exist_ok=True)
+        return _run(step)
+    except MaxtoolError as error:
+        return Sent(error=as_json(error))
+    except OSError as error:
+        return Sent(error=as_json(refused(error)))
+
+
 def _run(step: Step) -> Sent:
     if step.kind == "copy":
         return _copied(step)
+    if step.kind == "bench":
+        check_file(Path(str(step.output)), Path(step.source))
     out, err = io.StringIO(), io.StringIO()
     from maxtool.cli.process import called
     from maxtool.weights.files_read import files_noted
@@ -84,21 +98,17 @@ def _parsed(text: str) -> dict[str, Any]:
 def _copied(step: Step) -> Sent:
     record = Records(Path(STATE, "steps")).read(step.name)
     output = Path(step.output or "")
-    try:
-        copy(Path(step.source), output, {*record.outputs} if record else ())
-    except MaxtoolError as error:
-        fields = ("what", "file", "problems", "hint", "exit_code")
-        return Sent(error={field: getattr(error, field) for field in fields})
+    copy(Path(step.source), output, {*record.outputs} if record else ())
     return Sent(inputs=_tree(step.source), outputs=_hashed(_tree(str(output))))
 
 
 def _inputs(step: Step, read: Mapping[Path, None], result: Mapping[str, Any]) -> list[str]:
     """The files that a step depends on: of all recipes that were looked at, those that were used.
 
-    What runs an artifact depends on all its files.
+    What runs an artifact depends on all its files, and a check on those that were recorded too.
     """
     if step.kind not in WRITING:
-        return _tree(step.source)
+        return list(dict.fromkeys([*_tree(step.source), *map(str, read)]))
     from maxtool.recipe.load import files_of, load_recipe
     from maxtool.recipe.recipe_files import RECIPE_SUFFIX, is_shipped, recipe_names
 

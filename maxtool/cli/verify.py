@@ -46,8 +46,11 @@ def verify(
     """
     from maxtool.errors import NegativeAnswer
     from maxtool.files.recorded import differences
+    from maxtool.weights.files_read import note_read
 
     folder, files, others = _recorded(path)
+    for file in files:
+        note_read(folder / file.name)
     present = [folder / file.name for file in files if (folder / file.name).is_file()]
     total = sum(file.stat().st_size for file in present)
     with out.progress("reading", total) as meter:
@@ -69,6 +72,7 @@ def _recorded(path: Path) -> Record:
     """The record of a path, wherever it stands."""
     from maxtool.errors import MissingFile
     from maxtool.files.recorded import read_list
+    from maxtool.weights.files_read import note_read
 
     if (path / MANIFEST).is_file():
         return _of_artifact(path)
@@ -76,6 +80,7 @@ def _recorded(path: Path) -> Record:
     is_list = path.is_file() and (path.name == LIST or path.suffix == LIST_SUFFIX)
     for file in (path / LIST, beside, *([path] if is_list else [])):
         if file.is_file():
+            note_read(file)
             files = read_list(file)
             added = _added(path, {LIST, *(each.name for each in files)}) if path.is_dir() else ()
             return Record(file.parent, files, [*added])

@@ -102,6 +102,46 @@ def test_a_copy_replaces_nothing_of_others(folder: Path) -> None:
     assert (folder / "out" / "x" / "mine").exists()
 
 
+def test_a_bench_replaces_no_folder(folder: Path) -> None:
+    text = '[targets.x]\nkind = "bench"\nsource = "model"\noutput = "{}"\n'
+    (folder / "mine").mkdir()
+    (folder / "mine" / "file").touch()
+    for output, told in (("mine", "is a folder"), ("model/x", "lie inside"), (".", "would")):
+        result = build(folder, text.format(output))
+        assert result.exit_code == 2
+        assert told in " ".join(result.stderr.split())
+    assert (folder / "mine" / "file").exists()
+
+
+def test_what_the_system_refuses_is_an_error_of_the_step(folder: Path) -> None:
+    text = "".join(
+        f'[targets.{name}]\nkind = "copy"\nsource = "model"\noutput = "{output}"\n'
+        for name, output in (("x", "x.toml/y"), ("z", "out/z"))
+    )
+    result = build(folder, text, "--json", "-k")
+    assert result.exit_code == 6
+    assert statuses(result) == {"x": "failed", "z": "done"}
+    error = json.loads(result.stdout)["steps"][0]["error"]
+    assert error["class"] == "MachineLacks"
+    assert error["file"] == "x.toml"
+    (folder / "model" / "link").symlink_to("nothing")
+    result = build(folder, text, "z", "--json")
+    assert result.exit_code == 3
+    assert json.loads(result.stdout)["steps"][0]["error"]["problems"] == ["model/link"]
+
+
+def test_a_check_depends_on_all_files_that_were_recorded(folder: Path) -> None:
+    options = 'split-max-size = "30KB"\nsha256 = true\n'
+    assert build(folder, CONVERT + options).exit_code == 0
+    text = '[targets.x]\nkind = "check"\nsource = "out/float16.gguf"\n'
+    assert statuses(build(folder, text, "--json")) == {"x": "done"}
+    assert statuses(build(folder, text, "--json")) == {"x": "up to date"}
+    part = next((folder / "out").glob("float16-00002-*"))
+    part.write_bytes(part.read_bytes() + b"?")
+    result = build(folder, text, "--json")
+    assert (result.exit_code, statuses(result)) == (1, {"x": "failed"})
+
+
 def test_the_exit_code_and_message_of_what_failed(folder: Path) -> None:
     (folder / "model" / "config.json").write_text('{"model_type": "nothing"}')
     result = build(folder, CONVERT + COMPILE, "--keep-going")
