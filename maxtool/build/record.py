@@ -7,7 +7,7 @@ import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,6 +18,14 @@ from maxtool.build.step import Step
 from maxtool.files import staged
 
 SCHEMA = "maxtool.build-step/1"
+# What each field of a record is in JSON.
+FORMS: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys(("argv", "listed"), (list,)),
+    **dict.fromkeys(("made_with", "inputs", "outputs"), (dict,)),
+    **dict.fromkeys(("nbytes", "peak_bytes"), (int,)),
+    "output": (str, type(None)),
+    "seconds": (int, float),
+}
 PACKAGES = ("apache-tvm", "apache-tvm-ffi", "numpy")
 CPU_INFO = Path("/proc/cpuinfo")
 # Targets that mean the machine that compiles.
@@ -72,7 +80,7 @@ class Record:
 def written(step: Step, outputs: Mapping[str, str], contents: Contents) -> set[str]:
     """The files of an output: those in its folder, or where it is none, those it said."""
     is_folder = step.output is not None and (contents.folder / step.output).is_dir()
-    return {*contents.below(str(step.output))} if is_folder else {*outputs}
+    return {*contents.below(str(Path(str(step.output))))} if is_folder else {*outputs}
 
 
 def made_with(step: Step) -> dict[str, str]:
@@ -118,14 +126,11 @@ class Records:
         """The record of a step; None if there is none, or none that was written whole."""
         try:
             content = json.loads((self._folder / f"{name}.json").read_bytes())
-            known = {one.name for one in fields(Record)}
-            if content.pop("schema") != SCHEMA or {*content} != known:
-                return None
-            record = Record(**content)
-            dict(record.inputs), dict(record.outputs), list(record.argv)
+            is_one = content.pop("schema") == SCHEMA and {*content} == {*FORMS}
+            fits = is_one and all(type(value) in FORMS[key] for key, value in content.items())
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return None
-        return record
+        return Record(**content) if fits else None
 
     def write(self, name: str, record: Record) -> None:
         """Replace the record of a step, at one moment."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from maxtool.build.build_file import Problems, Target, Values, read_targets
 from maxtool.build.step import Kind, Step
@@ -14,6 +15,40 @@ from maxtool.errors import UsageError
 
 NAME = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}", re.ASCII)
 REFERENCE = "@"
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """The names of targets by the places that they write to, and by the folders around these."""
+
+    places: dict[str, str] = field(default_factory=dict)
+    folders: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, target: Target, problems: Problems) -> None:
+        """Add a target's output, which no other may be, lie in or hold: it is replaced whole."""
+        if target.output is None:
+            return
+        if others := self.around(target.output) + self.below(target.output):
+            what = f"{target.output} is, holds or lies in the output of {others[0]}"
+            problems.add((*target.place, "output"), what)
+        first, *around = _folders(target.output)
+        self.places.setdefault(first, target.name)
+        for folder in around:
+            self.folders.setdefault(folder, []).append(target.name)
+
+    def around(self, path: str) -> list[str]:
+        """The targets whose outputs are a path, or hold it."""
+        return [self.places[folder] for folder in _folders(path) if folder in self.places]
+
+    def below(self, path: str) -> list[str]:
+        """The targets whose outputs lie below a path."""
+        return self.folders.get(_folders(path)[0], [])
+
+
+def _folders(path: str) -> list[str]:
+    """A path as it is named shortest, and all folders around it."""
+    place = PurePosixPath(posixpath.normpath(path))
+    return [str(place), *map(str, place.parents)]
 
 
 def read_steps(file: Path, kinds: Mapping[str, Kind], given: Values) -> list[Step]:
@@ -26,7 +61,9 @@ def read_steps(file: Path, kinds: Mapping[str, Kind], given: Values) -> list[Ste
     problems = Problems()
     targets = read_targets(file, kinds, given, problems)
     named = _by_name(targets, problems)
-    outputs = {_normal(target.output): target.name for target in named.values() if target.output}
+    outputs = Outputs()
+    for target in named.values():
+        outputs.add(target, problems)
     steps = {
         target.name: _step(target, kinds[target.kind], named, outputs, problems)
         for target in named.values()
@@ -61,20 +98,15 @@ def selected(steps: Sequence[Step], names: Iterable[str], *, only: bool) -> list
 
 
 def _by_name(targets: Iterable[Target], problems: Problems) -> dict[str, Target]:
-    """Targets by their names; no two have the same, or the same output."""
+    """Targets by their names; no two have the same."""
     named: dict[str, Target] = {}
-    outputs: dict[str, str] = {}
     for target in targets:
         if not NAME.fullmatch(target.name):
             what = f"{target.name!r} is no name: letters, digits and . _ + - behind the first"
             problems.add(target.place, what)
         elif target.name in named:
             problems.add(target.place, f"a second target has the name {target.name!r}")
-        elif target.output and (other := outputs.get(_normal(target.output))):
-            problems.add((*target.place, "output"), f"{target.output} is the output of {other} too")
         named.setdefault(target.name, target)
-        if target.output:
-            outputs.setdefault(_normal(target.output), target.name)
     return named
 
 
@@ -82,7 +114,7 @@ def _step(
     target: Target,
     kind: Kind,
     named: Mapping[str, Target],
-    outputs: Mapping[str, str],
+    outputs: Outputs,
     problems: Problems,
 ) -> Step:
     """The command line of a target, with the outputs of others in the place of their names."""
@@ -94,9 +126,8 @@ def _step(
         if not isinstance(value, str):
             return value
         if not value.startswith(REFERENCE):
-            other = outputs.get(_normal(value))
-            if other not in (None, target.name):
-                after.setdefault(str(other))
+            others = outputs.around(value) + (outputs.below(value) if key == "source" else [])
+            after.update(dict.fromkeys(name for name in others if name != target.name))
             return value
         name, slash, rest = value[1:].partition("/")
         output = named[name].output if name in named else None
@@ -138,7 +169,3 @@ def _in_order(
         problems.add(named[circle[0]].place, f"depends on itself: {' <- '.join(circle)}")
         return []
     return [steps[name] for name in order]
-
-
-def _normal(path: str | None) -> str:
-    return posixpath.normpath(path or "")

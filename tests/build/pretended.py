@@ -34,8 +34,12 @@ def work(folder: Path, step: Step, sender: Connection) -> None:
     outputs = {}
     if step.output:
         text = "+".join([*texts, step.name])
-        Path(step.output).write_text(text)
-        outputs = {step.output: hashlib.sha256(text.encode()).hexdigest()}
+        path = Path(step.output)
+        if step.output.endswith("/"):
+            path.mkdir(exist_ok=True)
+            path /= "inside"
+        path.write_text(text)
+        outputs = {str(path): hashlib.sha256(text.encode()).hexdigest()}
     _log(f"end {step.name}")
     sender.send(Sent({}, None, "", inputs, outputs, peak_bytes=100))
 

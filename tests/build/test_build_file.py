@@ -37,6 +37,15 @@ def test_variables_and_matrices(tmp_path: Path) -> None:
     assert read(tmp_path, text, a="other")[0].argv[2] == "--with=other/y{z}"
 
 
+def test_dependencies_by_what_lies_in_an_output_or_around_it(tmp_path: Path) -> None:
+    text = target("all").replace('"s"', '"o"') + target("part", 'with = ["o", "./o/a/f"]')
+    steps = read(tmp_path, text + target("a").replace("a.o", "o/a") + target("b"))
+    assert {step.name: step.after for step in steps if step.after} == {
+        "all": ("a",),
+        "part": ("a",),
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "filled"), [("{{{a}}}", "{1}"), ("{a}}}", "1}"), ("{{a}}", "{a}"), ("{{{{", "{{")]
 )
@@ -103,7 +112,13 @@ WRONG = {
         "line 1: targets.x-{a}: 'x-/' is no name: letters, digits and . _ + - behind the first"
     ],
     target("x") + target("y").replace("y.o", "./x.o"): [
-        "line 9: targets.y.output: ./x.o is the output of x too"
+        "line 9: targets.y.output: ./x.o is, holds or lies in the output of x"
+    ],
+    target("x") + target("y").replace("y.o", "x.o/y"): [
+        "line 9: targets.y.output: x.o/y is, holds or lies in the output of x"
+    ],
+    target("x").replace("x.o", "a/b/x") + target("y").replace("y.o", "./a"): [
+        "line 9: targets.y.output: ./a is, holds or lies in the output of x"
     ],
     '[targets.x]\nkind = "join"\nsource = 3': [
         "line 1: targets.x.output: is missing",

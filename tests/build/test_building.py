@@ -92,6 +92,14 @@ def test_a_second_run_does_nothing(folder: Path) -> None:
     assert (folder / LOG).read_text() == before
 
 
+def test_a_folder_named_with_dots_is_known_again(folder: Path) -> None:
+    target = '[targets.x]\nkind = "join"\nsource = "in-1"\noutput = "./to//x/"\n'
+    (folder / "x.toml").write_text(target)
+    (folder / "to").mkdir()
+    assert ran(build(folder)) == {"x"}
+    assert ran(build(folder)) == set()
+
+
 def test_one_byte_of_a_source(folder: Path) -> None:
     """Run again what depends on it, and nothing else."""
     build(folder)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,17 @@ def test_what_is_for_this_machine_depends_on_it(
 ) -> None:
     step = replace(STEP, kind=kind, argv=(kind, "s", *words))
     assert ("machine" in made_with(step)) is depends
+
+
+@pytest.mark.parametrize("key", [one.name for one in fields(Record)])
+def test_a_record_of_other_types_is_none(tmp_path: Path, key: str) -> None:
+    records = Records(tmp_path)
+    records.write("x", Record(["compile"], "o", {}, {}))
+    file = tmp_path / "x.json"
+    whole = json.loads(file.read_text())
+    for wrong in (True, ["x"] if isinstance(whole[key], str | dict) else {"x": "y"}):
+        file.write_text(json.dumps({**whole, key: wrong}))
+        assert records.read("x") is None
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
