@@ -233,9 +233,12 @@ class Building:
         return Outcome(step, "done", running.why, record, said=sent.said)
 
     def _unchanged(self, path: str, began_ns: int) -> str:
-        """The digest of an input; nothing has it where the file was written to since the start."""
+        """The digest of an input; nothing has it where the file was changed since the start.
+
+        A time that is still to come is of a clock that was set back.
+        """
         file = self._contents.folder / path
-        if file.is_file() and file.stat().st_mtime_ns >= began_ns:
+        if file.is_file() and began_ns <= file.stat().st_ctime_ns <= time.time_ns():
             return "written while it was read"
         return self._contents.digest(path)
 

@@ -1,8 +1,10 @@
 """Content of files by its hash, computed again only where a file may have changed.
 
-A digest is kept with the path, size, time of the last change and inode that the file had. A file
-that was written to just before it was hashed may be written to again within the same tick of the
-clock: its digest is not kept.
+A digest is kept with the path, size, time of the last change and inode that the file had. That time
+is the system's (ctime), which nobody can set: a file may be written to and given the time of
+modification that it had, by tools that restore or synchronise files. A file that was written to
+just before it was hashed may be written to again within the same tick of the clock: its digest is
+not kept.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ class Contents:
         file = self.folder / path
         try:
             status = file.stat()
-            stamp = [status.st_size, status.st_mtime_ns, status.st_ino]
+            stamp = [status.st_size, status.st_ctime_ns, status.st_ino]
             known = self._kept.get(path)
             if known is not None and known[:-1] == stamp:
                 return str(known[-1])
@@ -46,7 +48,7 @@ class Contents:
             digest = sha256(file)
         except OSError:
             return MISSING
-        if began - status.st_mtime_ns > SETTLED_NS:
+        if began - status.st_ctime_ns > SETTLED_NS:
             self._kept[path] = [*stamp, digest]
             self._is_new = True
         return digest
