@@ -316,8 +316,8 @@ def _finish(
     kept = kept_part(journal, path, report.warnings.append, progress) if journal else None
     if kept is not None:
         report.kept.append(file.name)
-        own.warnings += kept.remarks["warnings"]
-        own.rounded.update(kept.remarks["rounded"])
+        own.warnings += kept.remarks.get("warnings", ())
+        own.rounded.update(kept.remarks.get("rounded", ()))
         digest: str | None = kept.sha256
     else:
         hashed = conversion.request.hashed or journal is not None

@@ -87,7 +87,8 @@ def found(hidden: Path) -> Found:
         made_of = {str(key): str(value) for key, value in first["made of"]}
         parts = [FinishedPart.parse(said) for said in others if "sha256" in said]
         placed = any(_is_gone(hidden / NEW, said) for said in others if "inode" in said)
-    except (OSError, ValueError, TypeError, LookupError):
+        placed = placed or not (hidden / NEW).is_dir()
+    except (OSError, ValueError, TypeError, LookupError, ArithmeticError):
         return NOTHING
     end = lines[-1][1]
     return NOTHING if placed else Found(made_of, {part.name: part for part in parts}, end)

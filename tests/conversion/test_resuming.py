@@ -100,6 +100,32 @@ def _flip(part: Path) -> None:
     part.write_bytes(raw)
 
 
+def _infinite(journal: Path) -> None:
+    journal.write_text(journal.read_text().replace('"bytes": ', '"bytes": Infinity, "was": '))
+
+
+def _without_remarks(journal: Path) -> None:
+    first, *lines = map(json.loads, journal.read_text().splitlines())
+    said = [first, *({**line, "remarks": []} for line in lines)]
+    journal.write_text("".join(json.dumps(line) + "\n" for line in said))
+
+
+def _without_parts(journal: Path) -> None:
+    shutil.rmtree(journal.with_name("new"))
+
+
+@pytest.mark.parametrize(
+    ("damage", "kept"), [(_infinite, 0), (_without_remarks, KEPT), (_without_parts, 0)]
+)
+def test_a_damaged_journal(
+    to: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None], kept: int
+) -> None:
+    interrupted(request(to), monkeypatch)
+    damage(next(to.glob(".out*/journal")))
+    assert len(run(request(to)).kept) == kept
+    assert all(name.startswith("out-") for name in os.listdir(to))  # noqa: PTH208
+
+
 @pytest.mark.parametrize("damage", [_cut, _flip, Path.unlink])
 def test_a_damaged_part_is_written_anew(
     to: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
