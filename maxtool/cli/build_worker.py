@@ -49,7 +49,7 @@ def _end_with_parent() -> None:
 
 
 def _ran(folder: Path, step: Step) -> Sent:
-    """What came of a step, whatever it was."""
+    """Return what came of a step; what could not be done is an error in it."""
     from maxtool.cli.app import as_json, refused
 
     try:
