@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from threading import Condition, Thread
 from typing import Protocol
 
@@ -58,8 +59,10 @@ class Job:
         self._shown = self._noted = 0
 
     def advance(self) -> None:
-        """Tell what is new, if anybody wants it before the end."""
-        if self._streams and not self.text.is_over:
+        """Tell what is new, if anybody wants it before the end, or if this is the end."""
+        if self.text.is_over:
+            self.end()
+        elif self._streams:
             self._tell(self._news())
 
     def end(self) -> None:
@@ -169,14 +172,12 @@ class Worker:
         self._thread.join()
 
     def _run(self) -> None:
-        while self._admit():
-            try:
-                self._places.step()
-            except Exception as error:
-                self._fail(error)
-            else:
-                self._observe(len(self._running))
-                self._tell()
+        """Continue texts until it is told to stop; whatever goes wrong, nobody is left waiting."""
+        try:
+            while self._admit():
+                self._step()
+        except BaseException as error:
+            self._break(error)
 
     def _admit(self) -> bool:
         """Give free places to jobs that wait, once there is something to do; whether there is."""
@@ -184,7 +185,8 @@ class Worker:
             while True:
                 self._free([job for job in self._running if not job.is_wanted])
                 while self._waiting and self._places.has_room:
-                    self._begin(self._waiting.popleft())
+                    self._begin(self._waiting[0])
+                    self._waiting.popleft()
                 if self._running or self._refusal is not None:
                     return bool(self._running)
                 self._changed.wait()
@@ -201,31 +203,36 @@ class Worker:
             self._places.end(job.text)
             self._running.remove(job)
 
+    def _step(self) -> None:
+        """Make a token of each text; where the machine fails, its texts end and others may come."""
+        try:
+            self._places.step()
+        except RunError as error:
+            self._fail(refusal_of(error))
+            self._places = places_of(self._model)
+        else:
+            self._observe(len(self._running))
+            self._tell()
+
     def _tell(self) -> None:
-        over = [job for job in self._running if job.text.is_over]
         for job in self._running:
             job.advance()
         with self._changed:
-            self._free(over)
-        for job in over:
-            job.end()
+            self._free([job for job in self._running if job.text.is_over])
 
-    def _fail(self, error: Exception) -> None:
-        """Tell all jobs in their places of an error that is none of one text, and begin anew."""
-        known = isinstance(error, RunError)
-        refusal = refusal_of(error) if isinstance(error, RunError) else Refusal(500, BROKEN, SERVER)
+    def _fail(self, refusal: Refusal) -> None:
+        """Tell all jobs in their places that they come to nothing more."""
         with self._changed:
             failed, self._running = self._running, []
         for job in failed:
             job.fail(refusal)
-        if not known:
+
+    def _break(self, error: BaseException) -> None:
+        """Tell all of an error that is none of a text, or of the machine: no job is taken again."""
+        self._refuse(Refusal(503, BROKEN, SERVER))
+        self._fail(Refusal(500, BROKEN, SERVER))
+        with suppress(OSError):  # perhaps nobody reads it any more
             sys.stderr.write(f"error: {self._name}: {error!r:.500}\n")
-        try:
-            self._places = places_of(self._model)
-        except RunError:
-            known = False
-        if not known:
-            self._refuse(Refusal(503, BROKEN, SERVER))
 
     def _refuse(self, refusal: Refusal) -> None:
         with self._changed:

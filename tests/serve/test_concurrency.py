@@ -158,6 +158,40 @@ def test_a_model_that_fails_is_told_and_goes_on(
     assert "a fault" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "where",
+    [
+        "maxtool.runtime.loader.side_by_side.SideBySide.begin",
+        "maxtool.runtime.loader.side_by_side.SideBySide.end",
+        "maxtool.serve.worker.places_of",
+    ],
+)
+def test_whatever_fails_nobody_is_left_waiting(
+    folders: dict[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    where: str,
+) -> None:
+    """Also where it is no step that fails, or what begins anew after one."""
+    with serving(folders, "several", seconds=20) as client:
+
+        def fail(*_: object) -> None:
+            raise MemoryError(where)
+
+        def lack(*_: object) -> None:
+            raise loader.MachineLacks("no memory")
+
+        if where.endswith("places_of"):
+            monkeypatch.setattr("maxtool.runtime.loader.side_by_side.SideBySide.step", lack)
+        monkeypatch.setattr(where, fail)
+        asked = {"prompt": ["Once"] * (SLOTS + 2), "max_tokens": 2, "n": 2}
+        status, answer = client.ask(COMPLETIONS, asked)
+        assert status in (500, 503), answer
+        assert client.refused(503, COMPLETIONS, asked)
+        assert client.ask("/health")[0] == 503
+    assert where in capsys.readouterr().err
+
+
 def test_conversations_are_read_beside_each_other(client: Client) -> None:
     """Templates are rendered in processes of their own, of which only a few run at once."""
     asked = {"model": "several", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
