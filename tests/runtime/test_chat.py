@@ -206,6 +206,17 @@ def test_a_text_that_outgrows_its_memory_is_read_anew() -> None:
     assert (memory.reused, model.read) == (0, 13 + 3)
 
 
+def test_a_text_that_ends_beyond_the_length_is_read_anew_all_the_same() -> None:
+    """Its last token was never read, so that the state is still that of a shorter text."""
+    choose = loader.TokenSampler(loader.Sampling())
+    for takes_end in (False, True):  # whether the end is asked for once there are enough tokens
+        memory = session.Session(Fake(beyond=5))  # type: ignore[arg-type]
+        tokens = memory.generate([1, 2, 3], 3, choose)
+        result = list(tokens) if takes_end else [next(tokens) for _ in range(3)]
+        list(memory.generate([1, 2, 3, *result, 7], 1, choose))
+        assert memory.reused == 0
+
+
 def test_a_generation_that_is_left() -> None:
     memory = session.Session(Fake())  # type: ignore[arg-type]
     choose = loader.TokenSampler(loader.Sampling())

@@ -81,6 +81,7 @@ class Session:
         The one behind an end of text is lost, but the state holds that end of text then.
         """
         del self.ids[start:]
+        self._slot.reads(len(before))
         decoder.begin(before, start, chooser.draws(count), chooser.sampling)
         self.ids += before[start:]
         for more in reversed(range(count)):
@@ -100,6 +101,7 @@ class Session:
     def _read(self, name: str, ids: list[int], start: int) -> Array:
         """Read the tokens from ``start`` on; the logits of what follows."""
         del self.ids[start:]
+        self._slot.reads(len(ids))
         inputs = inputs_of(self._model.manifest, [Unread(self._slot.number, ids, start)])
         logits: Array = self._model.run(name, inputs, self._state)["logits"][0]
         self.ids += ids[start:]

@@ -55,6 +55,7 @@ class SideBySide:
         going: list[tuple[Text, Unread]] = []
         for slot, text in self._running:
             start = slot.usable(text.read, len(text.ids))
+            slot.reads(len(text.ids))
             unread = Unread(slot.number, text.ids, start)
             if start and start == len(text.ids) - 1:
                 going.append((text, unread))

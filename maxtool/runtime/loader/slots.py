@@ -22,7 +22,7 @@ class Slot:
     def __init__(self, manifest: Manifest, state: State, number: int = 0) -> None:
         self.number = number
         self._manifest, self._state = manifest, state
-        self._is_long = False
+        self._was_long = False
 
     def usable(self, count: int, length: int) -> int:
         """Return how many of ``count`` tokens in the state a text of ``length`` tokens may rely on.
@@ -31,10 +31,16 @@ class Slot:
         the model reads longer texts in another way than shorter ones, and the state was read in the
         other way.
         """
-        limit = self._manifest.reread_beyond
-        is_long = limit is not None and length > limit
-        same, self._is_long = is_long == self._is_long, is_long
+        same = self._is_long(length) == self._was_long
         return count if same and self._state.holds_before(count, self.number) else 0
+
+    def reads(self, length: int) -> None:
+        """Note that the state is about to be read as that of a text of ``length`` tokens."""
+        self._was_long = self._is_long(length)
+
+    def _is_long(self, length: int) -> bool:
+        limit = self._manifest.reread_beyond
+        return limit is not None and length > limit
 
 
 class Unread(NamedTuple):
