@@ -38,6 +38,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "maxtool run llama --chat --temperature 0.7",
         "maxtool run llama --file question.txt --json",
         "maxtool run llama --prompts questions.txt > answers.ndjson",
+        'maxtool run llama --prompt "Once upon a time" --json-stream > tokens.ndjson',
         "maxtool run llama --inputs arrays.npz --output results.npz",
     ),
     "embed": (

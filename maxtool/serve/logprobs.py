@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from maxtool.runtime.loader import Model, TokenSampler
+from maxtool.runtime.loader.likelihood import log_softmax
 from maxtool.runtime.loader.memory import Array
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -58,13 +59,6 @@ class NotingSampler:
 
     def _likely(self, token: int, shares: Array) -> Likely:
         return Likely(self._texts(token), max(float(shares[token]), -9999.0))
-
-
-def log_softmax(logits: Array) -> Array:
-    """Logarithms of the probabilities, float64 ``[vocabulary]``."""
-    moved = logits.astype(np.float64) - float(logits.max())
-    result: Array = moved - np.log(np.exp(moved).sum())
-    return result
 
 
 class TokenTexts:

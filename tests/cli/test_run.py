@@ -47,6 +47,17 @@ def test_the_same_as_the_program(artifact: Path, cli: typer.Typer) -> None:
     assert "tokens/s" in done.stderr
 
 
+def test_lines_as_they_come(artifact: Path, cli: typer.Typer) -> None:
+    words = ["--prompt", PROMPT, "--json-stream"]
+    done = CliRunner().invoke(cli, ["run", str(artifact), *words])
+    program = tiny_artifact.run(artifact, *words)
+    assert done.exit_code == 0, done.output
+    *tokens, last = map(json.loads, done.stdout.splitlines())
+    *expected, _ = map(json.loads, program.stdout.splitlines())
+    assert tokens == expected
+    assert last["schema"] == "maxtool.token_stream/1"
+
+
 def test_arrays(artifact: Path, cli: typer.Typer, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", input_ids=[[1, 2]])
     arguments = ["run", str(artifact), "--inputs", str(tmp_path / "x.npz"), "--json"]

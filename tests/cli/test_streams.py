@@ -47,6 +47,7 @@ OTHERS: Mapping[str, list[str]] = {
     "convert, json": ["convert", str(MODEL), "-o", "{out}/x.gguf", "--json"],
     "compile": ["compile", str(MODEL), "-o", "{out}/x", "--dry-run"],
     "run": ["run", "{artifact}", "--prompt", PROMPT],
+    "run, lines": ["run", "{artifact}", "--prompt", PROMPT, "--json-stream"],
     "run, json": ["run", "{artifact}", "--info", "--json"],
     "embed": ["embed", "{out}", "--text", "x", "--json"],
     "verify": ["verify", "{artifact}"],

@@ -251,6 +251,16 @@ def speaker(tmp_path: Path, module: Path) -> Path:
     return folder
 
 
+def test_a_reply_as_lines(speaker: Path) -> None:
+    words = ("--chat", "--prompt", ASKED[0], "--json-stream", "-q")
+    done = tiny_artifact.run(speaker, *words)
+    assert done.returncode == 0, done.stderr
+    *tokens, last = map(json.loads, done.stdout.splitlines())
+    assert "".join(line["text"] for line in [*tokens, last]) == ANSWERED[0]
+    assert [token["id"] for token in tokens] == read(ANSWERED[0])[1:-1]
+    assert (last["schema"], last["stopped"]) == ("maxtool.token_stream/1", "end")
+
+
 def test_a_conversation_reads_what_is_new(speaker: Path) -> None:
     model = loader.load(speaker)
     talk = loader.Conversation(model, loader.open_template(model.manifest))

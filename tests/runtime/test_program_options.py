@@ -32,6 +32,8 @@ from tiny_artifact import CONTEXT, PROMPT, VOCAB, fails
         (["--ids", "1", "--entry", "decode"], 2, "--inputs"),
         (["--prompt", "\udcff"], 3, "not valid text"),
         (["--ids", "1", "--prompt", "x"], 2, "give one of --prompt"),
+        (["--info", "--json-stream"], 2, "--json-stream goes with"),
+        (["--prompts", "x", "--json-stream"], 2, "--json-stream goes with"),
         ([], 2, "give one of"),
         (["--inputs", "nowhere.npz"], 3, "nowhere.npz"),
         (["--inputs", __file__], 3, "no npz file"),
@@ -51,6 +53,8 @@ def test_errors_as_json(artifact: Path) -> None:
     done = tiny_artifact.run(artifact, "--ids", "9999", "--json")
     content = json.loads(done.stdout)
     assert (content["schema"], content["error"]["exit_code"]) == ("maxtool.error/1", 4)
+    both = tiny_artifact.run(artifact, "--ids", "1", "--json", "--json-stream")
+    assert both.returncode == json.loads(both.stdout)["error"]["exit_code"] == 2
 
 
 def test_info(artifact: Path) -> None:

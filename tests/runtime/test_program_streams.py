@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
+import json
+import os
+import signal
 import subprocess
 import sys
+import termios
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,6 +37,40 @@ def test_a_closed_pipe_is_quiet(artifact: Path) -> None:
     command = f"{sys.executable} {artifact}/run.py --prompt '{PROMPT}' -q | true"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
+
+
+def test_lines_that_nobody_reads(artifact: Path) -> None:
+    near, far = os.pipe()
+    os.close(near)
+    command = [sys.executable, artifact / "run.py", "--prompt", PROMPT, "--json-stream"]
+    done = subprocess.run(command, stdout=far, stderr=subprocess.PIPE, check=False)
+    os.close(far)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.skipif(not hasattr(fcntl, "F_SETPIPE_SZ"), reason="pipes have one size here")
+def test_lines_that_are_interrupted(artifact: Path, interruptible: Callable[[], None]) -> None:
+    """In the middle of them, as the pipe has no room for more: what came until then is whole."""
+    near, far = os.pipe()
+    filler = b"x" * (fcntl.fcntl(far, fcntl.F_SETPIPE_SZ, 4096) - 400)
+    os.write(far, filler)
+    command = [sys.executable, artifact / "run.py", "--prompt", PROMPT, "--json-stream", "-q"]
+    with subprocess.Popen(
+        command, stdout=far, stderr=subprocess.PIPE, preexec_fn=interruptible
+    ) as process:
+        os.close(far)
+        while int.from_bytes(fcntl.ioctl(near, termios.FIONREAD, bytes(4)), sys.byteorder) == len(
+            filler
+        ):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        with os.fdopen(near, "rb") as stream:
+            said = stream.read().removeprefix(filler)
+        assert process.communicate(timeout=60)[1] == b""
+    assert process.returncode == 130
+    assert said.endswith(b"\n")
+    lines = [json.loads(line) for line in said.splitlines()]
+    assert all(line.keys() == {"text", "id", "logprob"} for line in lines), "there is no last line"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")

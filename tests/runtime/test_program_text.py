@@ -5,6 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maxtool.runtime import loader
 
 sys.path.insert(0, str(Path(__file__).parent))
 import tiny_artifact
@@ -46,6 +52,59 @@ def test_text_as_json(artifact: Path, ids: dict[str, list[int]]) -> None:
     assert content["stopped"] == "length"
     whole = tiny_artifact.run(artifact, "--prompt", PROMPT, "--json", "-q")
     assert json.loads(whole.stdout)["stopped"] == "end"
+
+
+def lines_of(artifact: Path, *arguments: object) -> list[dict[str, Any]]:
+    """The lines of a text that streams: those of its tokens, and the last."""
+    done = tiny_artifact.run(artifact, *arguments, "--json-stream", "-q")
+    assert (done.returncode, done.stderr) == (0, "")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_text_as_lines(artifact: Path, ids: dict[str, list[int]]) -> None:
+    *tokens, last = lines_of(artifact, "--prompt", PROMPT)
+    assert [token["id"] for token in tokens] == ids["story"]
+    assert "".join(line["text"] for line in [*tokens, last]) == STORY
+    assert not any("\N{REPLACEMENT CHARACTER}" in token["text"] for token in tokens)
+    assert "" in [token["text"] for token in tokens], "a character is in several tokens"
+    assert all(token.keys() == {"text", "id", "logprob"} for token in tokens)
+    assert last["schema"] == "maxtool.token_stream/1"
+    assert last["tokens"] == {"prompt": len(ids["prompt"]), "made": len(ids["story"])}
+    assert last["stopped"] == "end"
+    assert last["tokens_per_second"].keys() == {"prefill", "decode"}
+
+
+def test_what_is_held_back_is_in_the_last_line(artifact: Path, ids: dict[str, list[int]]) -> None:
+    """Half a character, and what may begin a stop string; what is in one is nowhere."""
+    half = next(
+        n for n in range(len(STORY)) if not STORY[n:].startswith(" ") and ord(STORY[n]) > 999
+    )
+    count = len(tiny_artifact.encode(PROMPT + STORY[:half])) - len(ids["prompt"]) + 1
+    *tokens, last = lines_of(artifact, "--prompt", PROMPT, "--max-tokens", count)
+    assert "".join(token["text"] for token in tokens) == STORY[:half]
+    assert (last["text"], last["stopped"]) == ("\N{REPLACEMENT CHARACTER}", "length")
+    *tokens, last = lines_of(artifact, "--prompt", PROMPT, "--stop", f"{STORY[-2:]} none")
+    assert "".join(token["text"] for token in tokens) == STORY[:-2]
+    assert (last["text"], last["stopped"]) == (STORY[-2:], "end")
+    *tokens, last = lines_of(artifact, "--prompt", PROMPT, "--stop", " was a")
+    assert "".join(token["text"] for token in tokens) == STORY.partition(" was a")[0]
+    assert (last["text"], last["stopped"]) == ("", "stop")
+    assert last["tokens"]["made"] == len(tokens)
+
+
+def test_logarithms_of_probabilities_are_the_models_own(artifact: Path) -> None:
+    """Whatever the temperature, beside those that NumPy's own functions give of the logits."""
+    drawing = ("--temperature", 3, "--top-k", 9, "--repetition-penalty", 1.3, "--seed", 4)
+    *tokens, last = lines_of(artifact, "--ids", "1,5,9", "--max-tokens", 6, *drawing)
+    model, text = loader.load(artifact), [1, 5, 9]
+    for token in tokens:
+        logits = model.run("prefill", {"input_ids": [text], "position": [0]})["logits"][0]
+        shares = logits - np.logaddexp.reduce(logits.astype(np.float64))
+        assert token["logprob"] == pytest.approx(shares[token["id"]], abs=1e-5)
+        text.append(token["id"])
+    assert last["tokens"]["made"] == len(tokens) == 6
+    told = tiny_artifact.run(artifact, "--ids", "1,5,9", "--max-tokens", 6, *drawing, "--json")
+    assert json.loads(told.stdout)["ids"] == text[3:], "noting changes nothing"
 
 
 def test_ids_without_a_tokenizer(artifact: Path, ids: dict[str, list[int]]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from maxtool.runtime import loader
-from maxtool.serve.logprobs import log_softmax
+from maxtool.runtime.loader.likelihood import log_softmax
 from tests.serve.http_client import CHAT, COMPLETIONS, Client
 
 PROMPT = "Once upon a time"

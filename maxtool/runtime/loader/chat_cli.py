@@ -12,9 +12,10 @@ from .errors import BadInput, BadUsage, RunError
 from .model import Model
 from .opening import open_model
 from .options import TextOptions
+from .session import Choose
 from .specs import GENERATE
 from .terminal import complain, emit, emit_json, note
-from .text_output import described, read_text, report, say
+from .text_output import described, picker, read_text, report, say, show_pieces
 from .wrong_path import another_task
 
 STDIN = Path("-")
@@ -23,33 +24,37 @@ STDIN = Path("-")
 def run_chat(options: TextOptions) -> None:
     """Reply to ``--prompt``, ``--file`` or what is piped in, else to what is typed."""
     typed = options.prompt is None and options.file is None and sys.stdin.isatty()
-    if typed and options.json:
-        raise BadUsage("--json --chat replies to one text: --prompt, --file or a pipe")
+    if typed and (options.json or options.json_stream):
+        known = "--prompt, --file or a pipe"
+        raise BadUsage(f"--chat with --json or --json-stream replies to one text: {known}")
     model = open_model(options)
     if model.manifest.task != GENERATE:
         raise another_task(model.manifest.task)
+    choose = picker(options)
     conversation = Conversation(
         model,
         open_template(model.manifest, options.chat_template, options.chat_template_kwargs),
         system=options.system,
-        sampling=options.sampling,
+        choose=choose,
         stops=options.stop or (),
     )
     if typed:
         talk(options, model, conversation)
     else:
-        reply_once(options, model, conversation)
+        reply_once(options, model, conversation, choose)
 
 
-def reply_once(options: TextOptions, model: Model, conversation: Conversation) -> None:
-    """Show the reply to one text, and how fast it was."""
+def reply_once(
+    options: TextOptions, model: Model, conversation: Conversation, choose: Choose
+) -> None:
+    """Show the reply to one text, whose tokens ``choose`` picks, and how fast it was."""
     text = options.prompt
     if text is None:
         text = read_text(options.file or STDIN, model.manifest.context)
     if not text:
         raise BadInput("there is no text to reply to")
     reply = conversation.ask(text, options.max_tokens)
-    say(options, reply)
+    say(options, reply, choose, _most(options))
     if options.json:
         emit_json("maxtool.chat/1", described(reply, _most(options)))
     report(options, model, reply, _most(options))
@@ -84,7 +89,7 @@ def _turn(options: TextOptions, model: Model, conversation: Conversation, text: 
         reply = conversation.ask(text, options.max_tokens)
         if conversation.forgotten:
             note(options, "the context is full: the oldest messages are forgotten")
-        say(options, reply)
+        show_pieces(options, reply)
     except RunError as error:
         complain(error)
     except KeyboardInterrupt:

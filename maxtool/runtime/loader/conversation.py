@@ -11,7 +11,7 @@ from .errors import TooLong
 from .model import Model
 from .reply import Reply
 from .sampling import Sampling, TokenSampler
-from .session import Session
+from .session import Choose, Session
 
 SPARE = 4  # a reply has room when this part of the context is free
 
@@ -31,6 +31,7 @@ class Conversation:
         system: str | None = None,
         sampling: Sampling | None = None,
         stops: Sequence[str] = (),
+        choose: Choose | None = None,
     ) -> None:
         """Start a conversation.
 
@@ -40,6 +41,7 @@ class Conversation:
             system: What the model is told before the first turn.
             sampling: How tokens are picked.
             stops: Strings before which a reply ends.
+            choose: What picks tokens; a sampler with ``sampling`` if None.
 
         Raises:
             BadUsage: If the sampling is out of range.
@@ -47,7 +49,7 @@ class Conversation:
         """
         self.forgotten = 0
         self._model, self._stops = model, stops
-        self._choose = TokenSampler(sampling or Sampling())
+        self._choose = choose or TokenSampler(sampling or Sampling())
         template = template or open_template(model.manifest)
         self._encoder = ChatEncoder(template, model.tokenizer, model.manifest.context)
         self._session = Session(model)

@@ -77,6 +77,8 @@ def check(options: TextOptions) -> None:
         raise BadUsage("--system, --chat-template and --chat-template-kwargs go with --chat")
     if options.json and options.prompts is not None:
         raise BadUsage("--prompts prints a JSON object on each line, without --json")
+    if options.json_stream and (options.json or options.prompts is not None or any(sources[1:])):
+        raise BadUsage("--json-stream goes with --prompt, --file, --ids or --chat, without --json")
     if options.inputs is None and (options.output or options.entry != "forward"):
         raise BadUsage("--output and --entry go with --inputs")
 

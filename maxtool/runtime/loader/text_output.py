@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext
-from dataclasses import asdict
 from pathlib import Path
 
 from .errors import reading
+from .likelihood import LikelihoodSampler
 from .model import Model
 from .opening import open_model
 from .options import TextOptions
 from .prompts import MAX_TOKENS
 from .reply import Reply
+from .sampling import TokenSampler
+from .session import Choose, Session
 from .terminal import emit_json, emit_text, note
+from .token_lines import write_tokens
 from .tokens import most_bytes, too_long
 
 
@@ -24,24 +27,38 @@ def run_text(options: TextOptions) -> None:
     prompt = options.prompt if options.file is None else read_text(options.file, context)
     ids = options.ids if options.ids is not None else model.encode(prompt or "")
     most = MAX_TOKENS if options.max_tokens is None else options.max_tokens
-    tokens = model.generate(ids, most, **asdict(options.sampling))
+    choose = picker(options)
+    tokens = Session(model).generate(ids, model.check_prompt(ids, most), choose)
     reply = Reply(model, ids, tokens, stops=options.stop or ())
     show(options, prompt or "")
-    say(options, reply)
+    say(options, reply, choose, most)
     if options.json:
         content = described(reply, most)
         emit_json("maxtool.generation/1", {**content, "text": (prompt or "") + reply.text})
     report(options, model, reply, most)
 
 
+def picker(options: TextOptions) -> Choose:
+    """Return what picks tokens; with ``--json-stream`` it notes how likely they are."""
+    return (LikelihoodSampler if options.json_stream else TokenSampler)(options.sampling)
+
+
 def show(options: TextOptions, text: str) -> None:
-    """Write generated text, unless a JSON object is to hold all of it."""
-    if not options.json:
+    """Write generated text, unless JSON is to hold all of it."""
+    if not options.json and not options.json_stream:
         emit_text(text)
 
 
-def say(options: TextOptions, reply: Reply) -> None:
-    """Show a reply as it comes."""
+def say(options: TextOptions, reply: Reply, choose: Choose, max_tokens: int) -> None:
+    """Show a reply as it comes: its text, or its tokens as ``choose`` picks them."""
+    if isinstance(choose, LikelihoodSampler):
+        write_tokens(reply, choose, max_tokens)
+    else:
+        show_pieces(options, reply)
+
+
+def show_pieces(options: TextOptions, reply: Reply) -> None:
+    """Show the text of a reply as it comes."""
     for piece in reply:
         show(options, piece)
     show(options, "\n")
