@@ -50,7 +50,7 @@ def test_lines_that_nobody_reads(artifact: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(fcntl, "F_SETPIPE_SZ"), reason="pipes have one size here")
 def test_lines_that_are_interrupted(artifact: Path, interruptible: Callable[[], None]) -> None:
-    """In the middle of them, as the pipe has no room for more: what came until then is whole."""
+    """The pipe has no room for the last of them: what came until then is whole."""
     near, far = os.pipe()
     filler = b"x" * (fcntl.fcntl(far, fcntl.F_SETPIPE_SZ, 4096) - 400)
     os.write(far, filler)

@@ -93,7 +93,7 @@ def test_what_is_held_back_is_in_the_last_line(artifact: Path, ids: dict[str, li
 
 
 def test_logarithms_of_probabilities_are_the_models_own(artifact: Path) -> None:
-    """Whatever the temperature, beside those that NumPy's own functions give of the logits."""
+    """Compare with what NumPy's own functions give of the logits; the temperature is no matter."""
     drawing = ("--temperature", 3, "--top-k", 9, "--repetition-penalty", 1.3, "--seed", 4)
     *tokens, last = lines_of(artifact, "--ids", "1,5,9", "--max-tokens", 6, *drawing)
     model, text = loader.load(artifact), [1, 5, 9]

@@ -1,4 +1,4 @@
-"""How likely a model holds the tokens that are picked."""
+"""Probabilities of the tokens that are picked."""
 
 from __future__ import annotations
 
