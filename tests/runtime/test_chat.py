@@ -128,6 +128,14 @@ def test_a_format_shows_nothing_of_python() -> None:
     assert written("{{ '{0.__class__.__init__}'.format(messages) }}").render(TALK) == ""
 
 
+def test_variables_nested_too_deeply() -> None:
+    deep: object = "x"
+    for _ in range(5000):
+        deep = [deep]
+    with pytest.raises(loader.DoesNotFit, match="nested too deeply"):
+        chat.ChatTemplate(CHATML, Path("t.jinja"), {"more": deep}).render(TALK)
+
+
 def test_without_jinja(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     for contents, says in (("raise ImportError", "not installed"), ("__version__ = '3.0'", "3.0")):
@@ -207,7 +215,7 @@ def test_a_text_that_outgrows_its_memory_is_read_anew() -> None:
 
 
 def test_a_text_that_ends_beyond_the_length_is_read_anew_all_the_same() -> None:
-    """Its last token was never read, so that the state is still that of a shorter text."""
+    """The last token was never read, so that the state is still that of a shorter text."""
     choose = loader.TokenSampler(loader.Sampling())
     for takes_end in (False, True):  # whether the end is asked for once there are enough tokens
         memory = session.Session(Fake(beyond=5))  # type: ignore[arg-type]

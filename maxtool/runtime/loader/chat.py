@@ -64,7 +64,11 @@ class ChatTemplate:
             "bytes": MEMORY,
             "most": longest,
         }
-        answer = self._answer(json.dumps(request).encode(), ANSWER + BYTES_PER_CHARACTER * longest)
+        try:
+            asked = json.dumps(request).encode()
+        except RecursionError:
+            raise DoesNotFit("variables of the chat template are nested too deeply") from None
+        answer = self._answer(asked, ANSWER + BYTES_PER_CHARACTER * longest)
         if "missing" in answer:
             what = f"chat templates need Jinja 3.1.6 or newer, which {answer['missing']}"
             raise MachineLacks(what, hint="pip install 'jinja2>=3.1.6'")
