@@ -103,7 +103,8 @@ class Endpoints:
 
     async def _read(self, request: Request, make: Callable[[Mapping[str, Any]], T]) -> T:
         """Return what is made of a request's JSON, in another thread."""
-        if request.headers.get("content-type", "").partition(";")[0].strip() != JSON:
+        kind, _, _ = request.headers.get("content-type", "").partition(";")
+        if kind.strip().lower() != JSON:
             # A page of anybody's may send other types without asking first.
             raise Refusal(415, f"the Content-Type must be {JSON}")
         if self._reading >= self._limits.queue:

@@ -33,10 +33,11 @@ def read(content: Mapping[str, Any], readers: Mapping[str, Reader]) -> dict[str,
     """The values of fields that are there and not null, each as its reader gives it."""
     values = {}
     for name, value in content.items():
+        if value is None:
+            continue
         if name not in readers:
             raise wrong(name, f"is not known; known are {', '.join(readers)}")
-        if value is not None:
-            values[name] = _value(name, value, readers[name])
+        values[name] = _value(name, value, readers[name])
     return values
 
 

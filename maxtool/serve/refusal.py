@@ -29,11 +29,18 @@ class Refusal(Exception):
     ) -> None:
         super().__init__(message)
         self.status, self.headers = status, headers
-        self._fields = {"message": message, "type": kind, "param": param, "code": code}
+        named = None if param is None else _encodable(param)
+        said = {"message": _encodable(message), "type": kind, "param": named, "code": code}
+        self._fields = said
 
     def content(self) -> dict[str, object]:
         """The JSON that a client gets."""
         return {"error": self._fields}
+
+
+def _encodable(text: str) -> str:
+    """Text that repeats what a client sent, which may hold half of a character."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def wrong(param: str, message: str) -> Refusal:

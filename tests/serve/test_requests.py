@@ -55,10 +55,28 @@ HELLO = [{"role": "user", "content": "Hello"}]
         ("stream_options", {"include_usage": True}),
         ("stream_options", []),
         ("nonsense", 1),
+        ("h\u00e9", 1),
     ],
 )
 def test_a_field_that_is_wrong_is_named(client: Client, field: str, value: object) -> None:
     assert client.refused(400, COMPLETIONS, {**GOOD, field: value})["param"] == field
+
+
+def test_a_field_with_half_a_character_is_named(client: Client) -> None:
+    assert client.refused(400, COMPLETIONS, {**GOOD, "\ud800": 1})["param"] == "\\ud800"
+
+
+def test_a_message_may_come_back_as_clients_hold_it(client: Client) -> None:
+    """Fields of tools and of sound are there, and null."""
+    said = client.good(CHAT, {"model": "one", "messages": HELLO, "max_tokens": 2})
+    reply = {**said["choices"][0]["message"], "tool_calls": None, "audio": None}
+    asked = {"model": "one", "messages": [*HELLO, reply, *HELLO], "max_tokens": 2}
+    assert client.good(CHAT, asked)["choices"]
+
+
+def test_types_of_content_have_no_case(client: Client) -> None:
+    headers = {"Content-Type": "Application/JSON; charset=utf-8"}
+    assert client.good(COMPLETIONS, GOOD, headers=headers)["choices"]
 
 
 @pytest.mark.parametrize(
