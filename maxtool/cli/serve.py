@@ -125,7 +125,7 @@ def serve(
     compiled with --batch continue several texts at once.
     """
     limits, key = asking.limits(), api_key if api_key is not None else os.environ.get(KEY)
-    _check(port, key)
+    _check(host, port, key)
     with _extra():
         from maxtool.serve import opened, server
         from maxtool.serve.metrics import Metrics
@@ -142,8 +142,11 @@ def serve(
     out.note("stopped")
 
 
-def _check(port: int, key: str | None) -> None:
+def _check(host: str, port: int, key: str | None) -> None:
     """Refuse options that mean nothing."""
+    if not host.isascii() or not host.isprintable() or not host.strip():
+        hint = "127.0.0.1 is this machine alone, 0.0.0.0 every address of it"
+        raise UsageError(f"--host {host!r} is not an address", hint=hint)
     if not 0 <= port < 1 << 16:
         raise UsageError(f"--port {port} is not from 0 to 65535")
     if key is not None and (not key.isascii() or not key.isprintable() or not key.strip()):

@@ -119,6 +119,8 @@ def test_a_key_from_the_environment_is_never_printed(
         (["--max-body", "much"], 2, "--max-body"),
         (["--api-key", ""], 2, "API key"),
         (["--host", "256.1.1.1"], 6, "cannot listen"),
+        (["--host", ""], 2, "not an address"),
+        (["--host", "\udcff"], 2, "not an address"),
         ([], 3, "no such folder"),
     ],
 )
