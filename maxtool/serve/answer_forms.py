@@ -39,8 +39,8 @@ class Form(Protocol):
     def ended(self) -> Json:
         """Return what stands for the text in the last piece."""
 
-    def logprobs(self, picked: Sequence[Picked]) -> Json:
-        """Return what is said of how likely tokens are."""
+    def logprobs(self, picked: Sequence[Picked], offset: int) -> Json:
+        """Return what is said of how likely tokens are, whose text begins at ``offset``."""
 
 
 class _Chat:
@@ -58,7 +58,7 @@ class _Chat:
     def ended(self) -> Json:
         return {"delta": {}}
 
-    def logprobs(self, picked: Sequence[Picked]) -> Json:
+    def logprobs(self, picked: Sequence[Picked], offset: int) -> Json:  # noqa: ARG002
         tokens = [
             {**one.token.content(), "top_logprobs": [other.content() for other in one.top]}
             for one in picked
@@ -81,7 +81,7 @@ class _Text:
     def ended(self) -> Json:
         return self.said("")
 
-    def logprobs(self, picked: Sequence[Picked]) -> Json:
+    def logprobs(self, picked: Sequence[Picked], offset: int) -> Json:
         tokens = [one.token for one in picked]
         lengths = [len(token.text) for token in tokens]
         return {
@@ -91,7 +91,7 @@ class _Text:
                 {other.text: other.logprob for other in reversed([*one.top, one.token])}
                 for one in picked
             ],
-            "text_offset": list(accumulate(lengths, initial=0))[: len(tokens)],
+            "text_offset": list(accumulate(lengths, initial=offset))[: len(tokens)],
         }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 
@@ -31,6 +32,7 @@ class Answering:
         self._jobs = [Job(text, self._teller(), streams=asked.streams) for text in asked.texts]
         self._answer = Answer(asked.form, asked.served.name, int(time.time()))
         self._heard = False
+        self._offsets = Counter[Job]()  # characters of the tokens that were told of each
         worker.submit(self._jobs)
 
     async def whole(self) -> Json:
@@ -117,7 +119,12 @@ class Answering:
         return choices
 
     def _logprobs(self, news: News) -> Json | None:
-        return self._asked.form.logprobs(news.picked) if self._asked.logprobs else None
+        """Return what is said of how likely tokens are; each news is asked for once."""
+        if not self._asked.logprobs:
+            return None
+        offset = self._offsets[news.job]
+        self._offsets[news.job] += sum(len(one.token.text) for one in news.picked)
+        return self._asked.form.logprobs(news.picked, offset)
 
     def _event(self, choices: Sequence[Json], counts: Json | None = None) -> str:
         """Events of a piece each: clients expect one choice in each."""

@@ -151,6 +151,9 @@ def test_logarithms_of_probabilities(client: Client, folders: dict[str, Path], n
         np.testing.assert_allclose(top, best, atol=1e-3)
     assert "".join(found["tokens"]) == choice["text"]
     assert found["text_offset"] == [choice["text"].index(text) for text in found["tokens"]]
+    pieces = client.events(COMPLETIONS, asked)
+    told = [piece["choices"][0]["logprobs"] for piece in pieces]
+    assert [at for one in told if one for at in one["text_offset"]] == found["text_offset"]
     chat = {"model": name, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 3}
     (reply,) = client.good(CHAT, {**chat, "logprobs": True, "top_logprobs": 2})["choices"]
     tokens = reply["logprobs"]["content"]
