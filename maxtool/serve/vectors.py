@@ -6,6 +6,7 @@ import asyncio
 import base64
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -43,20 +44,29 @@ class EmbeddingModel:
         """The JSON that answers a request, when its turn has come."""
         if self._waiting >= self._most:
             raise busy(self._waiting, self._most)
-        work = asyncio.get_running_loop().run_in_executor(self._thread, self._made, name, content)
+        left = Event()
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(self._thread, self._made, name, content, left)
         self._waiting += 1
         try:
             return await asyncio.wait_for(work, seconds)
         except TimeoutError:
             raise too_slow() from None
         finally:
+            left.set()
             self._waiting -= 1
 
     def stop(self) -> None:
         """End the thread; what waits for it is not begun."""
         self._thread.shutdown(cancel_futures=True)
 
-    def _made(self, name: str, content: Mapping[str, Any]) -> dict[str, object]:
+    def _made(self, name: str, content: Mapping[str, Any], left: Event) -> dict[str, object]:
+        """The JSON of an answer, given up between two batches once nobody waits for it."""
+
+        def go_on() -> None:
+            if left.is_set():
+                raise too_slow()
+
         values = read(content, EMBEDDING)
         if "input" not in values:
             raise wrong("input", "is missing")
@@ -64,7 +74,7 @@ class EmbeddingModel:
             raise wrong("dimensions", f"must be {self._width}, which this model has")
         try:
             ids = [self._ids(number, one) for number, one in enumerate(values["input"], start=1)]
-            vectors = np.concatenate(list(Embedder(self._model, ROWS).stream(ids)))
+            vectors = np.concatenate(list(Embedder(self._model, ROWS, go_on).stream(ids)))
         except RunError as error:
             raise refusal_of(error) from None
         form = _base64 if values.get("encoding_format") == "base64" else _numbers

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import random
 import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from maxtool.runtime import loader
+from maxtool.runtime.loader.embedder import Embedder
+from maxtool.runtime.loader.memory import Array
 from tests.serve.conftest import SLOTS, serving, wait_until
 from tests.serve.http_client import CHAT, COMPLETIONS, Client
 
@@ -76,6 +79,24 @@ def test_a_client_that_goes_away_frees_its_places(client: Client, name: str, str
     sock.close()
     wait_until(client.idle, 2)
     assert client.good(COMPLETIONS, {"model": name, "prompt": "Once"})
+
+
+def test_vectors_that_nobody_waits_for_are_not_made(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, batches = Embedder._run, list[int]()
+
+    def slowly(self: Embedder, ids: list[list[int]]) -> Array:
+        batches.append(len(ids))
+        time.sleep(0.05)
+        return made(self, ids)
+
+    monkeypatch.setattr(Embedder, "_run", slowly)
+    sock = client.opened("/v1/embeddings", {"model": "vectors", "input": ["a"] * 2048})
+    wait_until(lambda: bool(batches))
+    sock.close()
+    client.good("/v1/embeddings", {"model": "vectors", "input": "a"})
+    assert len(batches) < 2048 // max(batches)
 
 
 def test_whoever_does_not_read_holds_up_nobody(client: Client) -> None:

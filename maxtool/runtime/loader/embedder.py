@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -31,12 +31,15 @@ class Embedder:
         truncated: How many texts were cut, because they are longer than the context.
     """
 
-    def __init__(self, model: EntryRunner, batch: int = 32) -> None:
+    def __init__(
+        self, model: EntryRunner, batch: int = 32, go_on: Callable[[], None] = lambda: None
+    ) -> None:
+        """Prepare; ``go_on`` is called before each batch, and ends all by what it raises."""
         if model.manifest.task != EMBED:
             raise another_task(model.manifest.task)
         if batch < 1:
             raise BadUsage(f"a batch of {batch} texts")
-        self._model, self._batch = model, batch
+        self._model, self._batch, self._go_on = model, batch, go_on
         self._tokenizer: Any = None
         self.texts = self.tokens = self.truncated = 0
 
@@ -107,6 +110,7 @@ class Embedder:
         return ids[: self.context]
 
     def _run(self, ids: Sequence[Sequence[int]]) -> Array:
+        self._go_on()
         shape = (len(ids), max(map(len, ids)))
         padded, mask = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         for row, row_ids in enumerate(ids):
