@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -51,6 +52,9 @@ RECORDED = (
     *("avx2", "avx512bf16", "avx512bw", "avx512f", "avx512fp16", "avx512vnni", "avxvnni"),
     *("bf16", "dotprod", "f16c", "fma", "fullfp16", "i8mm", "neon", "sve", "sve2"),
 )
+
+# Instruction sets that kernels use only where a target asks for them: they were never run.
+ASKED = ("amx-int8",)
 
 # Triples searched for a CPU name, in this order.
 TRIPLES = {
@@ -117,7 +121,8 @@ def cpu_target(name: str = "cpu") -> CpuTarget:
     Args:
         name: ``cpu`` for this machine, or for the CPU that the environment variable
             ``MAXTOOL_HOST_CPU`` says it is; ``cpu:NAME`` with an LLVM CPU name (x86-64-v3,
-            znver5, neoverse-n1, apple-m1, ...) or an LLVM triple (aarch64-linux-gnu, ...).
+            znver5, neoverse-n1, apple-m1, ...) or an LLVM triple (aarch64-linux-gnu, ...);
+            ``cpu:NAME+SET`` to use one of ``ASKED``, too.
     """
     target_kind, _, cpu = name.partition(":")
     if target_kind != "cpu" or name == "cpu:":
@@ -126,8 +131,10 @@ def cpu_target(name: str = "cpu") -> CpuTarget:
         )
     if not cpu:
         return _host()
+    cpu, *asked = cpu.split("+")
     triple, cpu = _resolve(cpu)
-    return _describe(triple, cpu, host=False)
+    target = _describe(triple, cpu, host=False)
+    return _with_asked(target, asked) if asked else target
 
 
 def _host() -> CpuTarget:
@@ -180,6 +187,16 @@ def _resolve(name: str) -> tuple[str, str]:
         if name != "generic" and codegen.llvm_is_valid_cpu(name, triple):
             return triple, name
     raise _unknown(name)
+
+
+def _with_asked(target: CpuTarget, asked: Sequence[str]) -> CpuTarget:
+    """A CPU whose kernels use instruction sets that are only used when asked for."""
+    known = set(ASKED) & codegen.llvm_get_cpu_features(target.tvm)
+    if missing := sorted(set(asked) - known):
+        has = f"{', '.join(sorted(known)) or 'none'} can be asked for with this CPU"
+        hint = f"{has}; what it has besides is used without"
+        raise UsageError(f"no {', '.join(missing)!r} to add to {target.cpu}", hint=hint)
+    return replace(target, features=tuple(sorted({*target.features, *asked})))
 
 
 def _unknown(name: str) -> UsageError:

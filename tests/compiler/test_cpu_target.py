@@ -59,6 +59,16 @@ def test_sets_that_only_some_machines_have_are_recorded() -> None:
     assert "sve" not in cpu_target("cpu:neoverse-n1").features
 
 
+def test_tiles_are_used_only_where_they_are_asked_for() -> None:
+    plain, asked = cpu_target("cpu:sapphirerapids"), cpu_target("cpu:sapphirerapids+amx-int8")
+    assert "amx-int8" not in plain.features
+    assert asked.features == ("amx-int8", *plain.features)
+    assert asked.manifest["features"] == list(asked.features)
+    for name in ("znver5+amx-int8", "sapphirerapids+", "sapphirerapids+avx512fp16"):
+        with pytest.raises(UsageError, match=r"to add to (znver5|sapphirerapids)"):
+            cpu_target(f"cpu:{name}")
+
+
 @pytest.mark.parametrize("name", ["gpu", "cpu:", "cpu:znver99", "cpu:a-b-c", "", "cpu:mips-x-y"])
 def test_unknown_names_say_what_is_known(name: str) -> None:
     with pytest.raises(UsageError) as raised:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from maxtool.runtime.loader import host
+from maxtool.runtime.loader import host, tile_registers
 from maxtool.runtime.loader.errors import MachineLacks
 from maxtool.runtime.loader.host import check_machine
 
@@ -73,6 +74,7 @@ MATTER = ["bf16", "dotprod", "fullfp16", "i8mm", "neon", "sve"]
         ("aarch64", "", MATTER, ""),
         ("x86_64", X86, ["avx2", "avx512bf16", "fma"], ""),
         ("x86_64", X86, ["avx2", "avx512f"], "avx512f"),
+        ("x86_64", X86, ["amx-int8", "avx2"], "amx-int8"),
         ("x86_64", "", ["avx2"], ""),
     ],
 )
@@ -93,6 +95,28 @@ def test_a_model_for_a_better_cpu_is_refused(
         return
     with pytest.raises(MachineLacks, match=f"for a CPU with {missing}, which"):
         check_machine(target)
+
+
+@pytest.mark.parametrize("leave", [True, False])
+def test_tiles_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, leave: bool
+) -> None:
+    """A model that uses AMX, on a machine whose system gives leave to, or does not."""
+    asked = []
+
+    class System:
+        def syscall(self, *numbers: int) -> int:
+            asked.append(numbers)
+            return 0 if leave else -1
+
+    be(monkeypatch, "Linux", "x86_64")
+    (tmp_path / "cpuinfo").write_text("flags : amx_tile amx_int8\n")
+    monkeypatch.setattr(host, "CPU_INFO", str(tmp_path / "cpuinfo"))
+    monkeypatch.setattr(tile_registers.ctypes, "CDLL", lambda *_, **__: System())
+    target = {"triple": "x86_64-linux-gnu", "features": ["amx-int8"]}
+    with nullcontext() if leave else pytest.raises(MachineLacks, match="does not let it use"):
+        check_machine(target)
+    assert asked == [(158, 0x1023, 18)]
 
 
 def be(monkeypatch: pytest.MonkeyPatch, system: str, machine: str) -> None:

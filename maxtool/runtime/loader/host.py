@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from . import tile_registers
 from .errors import DoesNotFit, MachineLacks, RunError, last_line
 from .manifest import Manifest
 from .memory import Array, aligned
@@ -30,7 +31,7 @@ CPU_INFO = "/proc/cpuinfo"
 # and a target that every such CPU can run.
 INSTRUCTION_SETS = {"x86_64": ("flags", "x86-64-v3"), "aarch64": ("Features", "aarch64-linux-gnu")}
 # LLVM's names of sets that Linux calls something else.
-LINUX_NAMES = {"dotprod": "asimddp", "fullfp16": "asimdhp", "neon": "asimd"}
+LINUX_NAMES = {"amx-int8": "amxint8", "dotprod": "asimddp", "fullfp16": "asimdhp", "neon": "asimd"}
 CPU, POOLED = 1, 2  # DLDeviceType, and TVM's allocator that keeps what it gets
 
 
@@ -156,7 +157,10 @@ def check_machine(target: Mapping[str, Any]) -> None:
         what = f"the model was compiled for {arch}, and this machine is {machine}"
         raise MachineLacks(what, hint="compile it here, or with --target for this machine")
     _check_system(str(target.get("triple", "")))
-    _check_instructions(arch, target.get("features") or [])
+    features = target.get("features") or []
+    _check_instructions(arch, features)
+    if tile_registers.SET in features:
+        tile_registers.ask_for_tiles()
 
 
 def _check_instructions(arch: str, features: Sequence[str]) -> None:

@@ -19,6 +19,7 @@ from maxtool.compiler.cpu_target import cpu_target
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu.integer_dot import (
     SETS,
+    Dot,
     InstructionSet,
     IntegerDot,
     instruction_set,
@@ -26,6 +27,7 @@ from maxtool.compiler.kernels.cpu.integer_dot import (
     plain_look_up,
 )
 from maxtool.compiler.kernels.cpu.quantized_linear import LOW_TILES, quantized_linear
+from maxtool.compiler.kernels.cpu.tile_dot import Place, TileDot
 from maxtool.compiler.quantized_layout import layout_of
 from maxtool.compiler.quantized_packing import pack_quantized
 from maxtool.quantization import QuantizationEncoding, dequantize
@@ -35,12 +37,13 @@ from .harness import HOST, call, compiled, error, normal
 from .quantized_numbers import SAME_INTEGERS, blocks_of, rounded
 
 E = QuantizationEncoding
-# Weights from zero on, of eight bits, and looked up.
-ENCODINGS = thinned([E.Q5_K, E.Q8_0, E.IQ4_NL], E.Q5_K)
+# Weights from zero on, of eight bits, looked up, and with a scale for 16 terms.
+ENCODINGS = thinned([E.Q5_K, E.Q8_0, E.IQ4_NL, E.Q6_K], E.Q5_K)
 
 # A CPU with each set and not the better ones, and the instructions of its products of narrow and
 # of wide weights.
 CPUS = {
+    "amx-int8": ("sapphirerapids+amx-int8", "tdpbssd", "tdpbssd"),
     "avx512vnni": ("cascadelake", "vpdpbusd", "vpdpbusd"),
     "avx512bw": ("x86-64-v4", "vpmaddubsw", "vpmaddwd"),
     "avxvnni": ("sierraforest", "vpdpbusd", "vpdpbusd"),
@@ -96,6 +99,36 @@ def plain_matrix(sums: b.Expr, weights: b.Expr, activations: b.Expr) -> b.Expr:
     return sums
 
 
+def plain_tile(sums: b.Buffer, activations: Place, weights: Place, depth: int) -> None:
+    """``tdpbssd``: 16 rows of bytes times 16 columns of them, whose terms are apart by fours."""
+    (x, (*tile, first)), (w, (top, left)) = activations, weights
+    with ir.serial(b.integer(16)) as row, ir.serial(b.integer(16)) as column:
+        b.store(sums, b.int32(0), (row, column))
+        with ir.serial(b.integer(depth)) as group, ir.serial(b.integer(4)) as term:
+            word = b.let(x[(*tile, first + row * depth + group)])
+            bits = ir.shift_left(word, ir.Cast("int32", 24 - 8 * term))
+            weight = ir.reinterpret("int8", w[top + group, left + 4 * column + term])
+            product = ir.shift_right(bits, b.int32(24)) * ir.Cast("int32", weight)
+            b.store(sums, sums[row, column] + product, (row, column))
+
+
+def nothing() -> None:
+    """Do what plain TensorIR needs before and after."""
+
+
+def written_out_matrices(dot: Dot | None) -> Dot | None:
+    """A dot for unpacked weights whose instructions are plain TensorIR."""
+    if isinstance(dot, TileDot):
+        return replace(
+            dot,
+            look_up=plain_look_up,
+            multiply=plain_tile,
+            configure=nothing,
+            release=nothing,
+        )
+    return dot and written_out(dot)
+
+
 def written_out(dot: IntegerDot) -> IntegerDot:
     """A dot whose instructions are plain TensorIR."""
     integers = b.vector_type("int32", dot.lanes)
@@ -136,9 +169,10 @@ def test_what_this_machine_runs(name: str, encoding: QuantizationEncoding) -> No
 @pytest.mark.parametrize("encoding", ENCODINGS, ids=lambda each: each.name)
 @pytest.mark.parametrize("name", SETS)
 def test_what_the_instructions_compute(name: str, encoding: QuantizationEncoding) -> None:
-    dot, matrices = written_out(SETS[name].dot(layout_of(encoding))), SETS[name].matrices
-    of_panels = None if matrices is None else written_out(matrices)
-    agrees(InstructionSet(dot, dot, HOST.tile.width, 2, of_panels), encoding)
+    dot = written_out(SETS[name].unpacking(layout_of(encoding)))
+    matrices = written_out_matrices(SETS[name].matrices)
+    rows = 2 if matrices is None else matrices.rows
+    agrees(InstructionSet(dot, dot, HOST.tile.width, rows, matrices), encoding)
 
 
 @pytest.mark.parametrize("name", SETS)

@@ -13,6 +13,7 @@ from maxtool.compiler.cpu_target import cpu_target
 from maxtool.compiler.kernels.cpu.integer_dot import instruction_set
 from maxtool.compiler.kernels.cpu.linear import linear
 from maxtool.compiler.kernels.cpu.quantized_linear import quantized_linear
+from maxtool.compiler.kernels.cpu.tile_dot import ROWS
 from maxtool.dtype import DType
 from tests.effort import thinned
 
@@ -69,6 +70,17 @@ def test_products_of_integers(cpu: str, encoding: str, instruction: str) -> None
     tile = min(loops, key=len)
     assert count(tile, instruction) % machine.rows == 0
     assert not spills(tile, target)
+
+
+@pytest.mark.parametrize("encoding", thinned(["Q4_0", "Q8_0", "IQ4_NL"], "Q8_0"))
+def test_sums_of_tiles_are_read_once(encoding: str) -> None:
+    """AMX writes its sums to memory; nothing else is there."""
+    target = cpu_target("cpu:sapphirerapids+amx-int8")
+    function = quantized_linear(instruction_set(target), encoding)
+    (loop,) = loops_with(assembly(target, function), "tdpbssd")
+    kept = spills(loop, target)
+    assert len(kept) == ROWS
+    assert all("\tvcvtdq2ps\t" in line for line in kept)
 
 
 def count(loop: list[str], instruction: str) -> int:

@@ -16,53 +16,32 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.cpu_target import CpuTarget
 from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu.operands import LookUp, Operands
+from maxtool.compiler.kernels.cpu.tile_dot import TileDot, amx
 from maxtool.compiler.quantized_layout import RecordLayout
 
-# The largest quant of which 32 terms, times activations of any sign, fit int16 sums from 0 on.
-LARGEST_FROM_ZERO = 15
 # The largest quant that times -127 fits int16 as often as such sums add.
 LARGEST_NARROW = 63
 
 # Two vectors of int16 -> int32.
 Pairs: TypeAlias = Callable[[b.Expr, b.Expr], b.Expr]
-# Codes below 16, a table for them -> entries.
-LookUp: TypeAlias = Callable[[b.Expr, list[int]], b.Expr]
 # Sums of earlier products, weights, activations -> sums.
 Multiply: TypeAlias = Callable[[b.Expr, b.Expr, b.Expr], b.Expr]
 
 
-@dataclass(frozen=True, slots=True)
-class IntegerDot:
-    """A way to add products of weights and activations.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntegerDot(Operands):
+    """A way to add products of weights and activations in vectors.
+
+    A vector of sums has those of all rows that are multiplied at once.
 
     Attributes:
-        lanes: int32 lanes of a vector.
         multiply: Adds the products of a vector of weights and one of activations to sums.
-        look_up: Entries of a table of 16 bytes.
-        sums: Type of the sums while terms that share a scale are added: int32, a sum in each lane;
-            or int16, two in each, of two of the 4 terms each.
-        words: Whether both sides are widened to int16: a vector of weights, or of activations, is
-            two, of terms 0 and 2 and of terms 1 and 3.
         pairs: Adds the two int16 of each lane, times another two.
-        signed: Whether 8-bit weights are taken as they are, not as unsigned bytes with a zero.
-        rows: Rows of activations that are multiplied at once; a vector of sums has those of all.
-        depth: Groups of 4 neighbouring terms that are multiplied at once.
     """
 
-    lanes: int
     multiply: Multiply
-    look_up: LookUp
     pairs: Pairs | None = None
-    sums: str = "int32"
-    words: bool = False
-    signed: bool = False
-    rows: int = 1
-    depth: int = 1
-
-    @property
-    def parts(self) -> int:
-        """The vectors that 4 terms of activations take."""
-        return 2 if self.words else 1
 
     @property
     def sum_type(self) -> str:
@@ -70,33 +49,12 @@ class IntegerDot:
         halves = 2 if self.sums == "int16" else 1
         return b.vector_type(self.sums, self.lanes * self.rows * halves)
 
-    def zero(self, layout: RecordLayout) -> int:
-        """Return what is taken off the weights that are multiplied."""
-        if self.signed and (layout.signed or layout.values is not None):
-            return 0
-        if self.sums == "int16" and layout.zero == 0 and layout.largest > LARGEST_FROM_ZERO:
-            return (layout.largest + 1) // 2
-        return layout.zero
-
-    def shift(self, layout: RecordLayout) -> int:
-        """Return what ``zero`` takes off beyond the zero of the encoding, to be added again."""
-        return 0 if self.zero(layout) == 0 else self.zero(layout) - layout.zero
-
     def start(self, bits: list[b.Expr]) -> b.Expr:
         """Sums that begin at what ``start_bits`` made for each row, the same in all lanes."""
         if self.rows == 1:
             return T.reinterpret(self.sum_type, b.splat(bits[0], self.lanes))
         each = [bits[row] for row, _ in self._places()]
         return tirx.Shuffle(each, list(range(len(each))))
-
-    def start_bits(self, low: b.Expr, high: b.Expr) -> b.Expr:
-        """Bits of a lane that begins at ``low`` for terms 0 and 1, and ``high`` for terms 2 and 3.
-
-        Both are int32; for int16 sums they must be in its range.
-        """
-        if self.sums == "int32":
-            return low + high
-        return (high << b.int32(16)) | (low & b.int32(0xFFFF))
 
     def add(self, sums: b.Expr, weights: b.Expr, activations: list[b.Expr]) -> b.Expr:
         """Sums and ``4 * depth`` more products in each lane.
@@ -107,15 +65,6 @@ class IntegerDot:
             value = b.splat(part, self.lanes) if self.rows == 1 else part
             sums = self.multiply(sums, weight, value)
         return sums
-
-    def joined(self, groups: list[b.Expr]) -> b.Expr:
-        """Weights of ``depth`` groups as they are multiplied: those of a column are neighbours."""
-        if self.depth == 1:
-            return groups[0]
-        words = [T.reinterpret(b.vector_type("int32", self.lanes), each) for each in groups]
-        places = [g * self.lanes + lane for lane in range(self.lanes) for g in range(self.depth)]
-        both = tirx.Shuffle([b.let(each) for each in words], places)
-        return T.reinterpret(b.vector_type("uint8", 4 * self.depth * self.lanes), both)
 
     def total(self, sums: b.Expr, row: int) -> b.Expr:
         """Sums of one of the rows as int32, one in each lane."""
@@ -164,7 +113,7 @@ def plain_look_up(codes: b.Expr, table: list[int]) -> b.Expr:
 
 def generic(lanes: int) -> IntegerDot:
     """Return the set for machines that have none of their own: plain TensorIR."""
-    return IntegerDot(lanes, partial(plain_bytes, lanes), plain_look_up)
+    return IntegerDot(lanes, plain_look_up, multiply=partial(plain_bytes, lanes))
 
 
 def _x86(name: str, dtype: str) -> Callable[..., b.Expr]:
@@ -219,6 +168,9 @@ def _repeated(table: list[int], lanes: int) -> b.Expr:
     return T.reinterpret(b.vector_type("uint8", 4 * lanes), vector)
 
 
+Dot: TypeAlias = IntegerDot | TileDot
+
+
 @dataclass(frozen=True, slots=True)
 class InstructionSet:
     """Facts about a machine that kernels of quantized weights depend on.
@@ -230,31 +182,38 @@ class InstructionSet:
         rows: Rows of the tile of a product of many rows.
         matrices: How a tile is multiplied with weights that were unpacked before, whose bytes may
             be in another order then; None if that is as others are.
+        unpacked: Whether weights were.
     """
 
     narrow: IntegerDot
     wide: IntegerDot
     floats: int
     rows: int
-    matrices: IntegerDot | None = None
+    matrices: Dot | None = None
+    unpacked: bool = False
 
     @property
     def of_panels(self) -> InstructionSet:
         """The same for weights that were unpacked before."""
-        dot = self.matrices
-        return self if dot is None else replace(self, narrow=dot, wide=dot, matrices=None)
+        return replace(self, unpacked=True)
 
     @property
     def few_rows(self) -> int:
         """Rows of a tile that is multiplied with weights as they are unpacked."""
         return max(2, self.narrow.lanes // 4)
 
-    def dot(self, layout: RecordLayout) -> IntegerDot:
+    def dot(self, layout: RecordLayout) -> Dot:
         """Return the way to multiply weights of a layout."""
+        if self.unpacked and self.matrices is not None:
+            return self.matrices.of(layout)
+        return self.unpacking(layout)
+
+    def unpacking(self, layout: RecordLayout) -> IntegerDot:
+        """Return the way to multiply them as they are unpacked."""
         return self.narrow if layout.largest <= LARGEST_NARROW else self.wide
 
 
-def _of_dots(dot: IntegerDot, rows: int, matrices: IntegerDot | None = None) -> InstructionSet:
+def _of_dots(dot: IntegerDot, rows: int, matrices: Dot | None = None) -> InstructionSet:
     """A set with an instruction for 4 products of bytes."""
     return InstructionSet(dot, dot, dot.lanes, rows, matrices)
 
@@ -264,16 +223,15 @@ def _of_pairs(lanes: int, names: tuple[str, str, str], rows: int) -> Instruction
     of_bytes, of_words, shuffle = names
     pairs = _x86(of_words, b.vector_type("int32", lanes))
     look_up = _shuffle(shuffle, lanes)
-    narrow = IntegerDot(
-        lanes, _add_pairs_of_bytes(of_bytes, lanes), look_up, pairs=pairs, sums="int16"
-    )
-    wide = IntegerDot(lanes, _add_pairs(pairs, lanes), look_up, words=True)
+    products = _add_pairs_of_bytes(of_bytes, lanes)
+    narrow = IntegerDot(lanes, look_up, multiply=products, pairs=pairs, sums="int16")
+    wide = IntegerDot(lanes, look_up, multiply=_add_pairs(pairs, lanes), words=True)
     return InstructionSet(narrow, wide, lanes, rows)
 
 
 def _vnni(lanes: int, dot: str, shuffle: str) -> IntegerDot:
     """Return ``vpdpbusd`` of a width."""
-    return IntegerDot(lanes, _dot_bytes(dot, lanes), _shuffle(shuffle, lanes))
+    return IntegerDot(lanes, _shuffle(shuffle, lanes), multiply=_dot_bytes(dot, lanes))
 
 
 def _neon(name: str, *operands: b.Expr) -> b.Expr:
@@ -302,17 +260,18 @@ def _smmla(sums: b.Expr, weights: b.Expr, activations: b.Expr) -> b.Expr:
     return tirx.Shuffle(results, list(range(8)))
 
 
-SDOT = IntegerDot(4, partial(_neon, "sdot"), _tbl, signed=True)
-SMMLA = IntegerDot(4, _smmla, _tbl, signed=True, rows=2, depth=2)
-
+SDOT = IntegerDot(4, _tbl, multiply=partial(_neon, "sdot"), signed=True)
+SMMLA = IntegerDot(4, _tbl, multiply=_smmla, signed=True, rows=2, depth=2)
 
 AVX512_PAIRS = ("avx512.pmaddubs.w.512", "avx512.pmaddw.d.512", "avx512.pshuf.b.512")
+VNNI = _vnni(16, "avx512.vpdpbusd.512", AVX512_PAIRS[-1])
 AVX2_PAIRS = ("avx2.pmadd.ub.sw", "avx2.pmadd.wd", "avx2.pshuf.b")
 
 # LLVM feature -> set, the best first. Tiles have as many rows as leave room for two vectors of
 # weights of each column, or one where vectors are as wide as a column block.
 SETS: dict[str, InstructionSet] = {
-    "avx512vnni": _of_dots(_vnni(16, "avx512.vpdpbusd.512", AVX512_PAIRS[-1]), rows=12),
+    "amx-int8": _of_dots(VNNI, rows=16, matrices=amx(VNNI.look_up)),
+    "avx512vnni": _of_dots(VNNI, rows=12),
     "avx512bw": _of_pairs(16, AVX512_PAIRS, rows=12),
     "avxvnni": _of_dots(_vnni(8, "avx512.vpdpbusd.256", AVX2_PAIRS[-1]), rows=5),
     "avx2": _of_pairs(8, AVX2_PAIRS, rows=5),

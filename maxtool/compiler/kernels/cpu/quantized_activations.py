@@ -16,7 +16,7 @@ from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
-from maxtool.compiler.kernels.cpu.integer_dot import InstructionSet, IntegerDot
+from maxtool.compiler.kernels.cpu.integer_dot import Dot, InstructionSet
 from maxtool.compiler.quantized_layout import GROUP, RecordLayout
 
 STEPS = 127.0
@@ -34,7 +34,7 @@ class Activations:
 
     Attributes:
         quants: [tiles, k / (4 * depth), rows * parts * depth] int32: 4 terms each, as
-            ``IntegerDot.add`` wants them.
+            ``dot`` wants them.
         scales: [tiles, spans, rows].
         starts: [tiles, k / terms, rows] int32: what sums of terms that share a scale begin at, so
             that the zero of the weights is taken off; None if it is 0.
@@ -42,7 +42,7 @@ class Activations:
     """
 
     layout: RecordLayout
-    dot: IntegerDot
+    dot: Dot
     rows: int
     quants: b.Buffer
     scales: b.Buffer
@@ -59,12 +59,12 @@ class Activations:
             return [b.load(self.quants, (tile, step, row * depth), self.dot.rows * depth)]
         return [self.quants[tile, step, row * parts + part] for part in range(parts)]
 
-    def start(self, tile: b.Index, part: b.Index, row: int) -> b.Expr:
-        """The vector of sums that terms which share a scale begin with."""
+    def first_bits(self, tile: b.Index, part: b.Index, row: int) -> list[b.Expr]:
+        """Bits that sums of terms which share a scale begin at, for rows multiplied at once."""
         rows = range(row, row + self.dot.rows)
         if self.starts is None:
-            return self.dot.start([b.int32(0) for _ in rows])
-        return self.dot.start([self.starts[tile, part, each] for each in rows])
+            return [b.int32(0) for _ in rows]
+        return [self.starts[tile, part, each] for each in rows]
 
 
 class QuantizedRows:
@@ -106,12 +106,12 @@ class QuantizedRows:
 
     def _sharing(self) -> list[list[Activations]]:
         """The activations by what they share."""
-        groups: dict[tuple[int, int], list[Activations]] = {}
+        groups: dict[tuple[int, int, int], list[Activations]] = {}
         for each in self._of.values():
             groups.setdefault(_quants(each.layout, each.dot), []).append(each)
         return list(groups.values())
 
-    def _activations(self, layout: RecordLayout, dot: IntegerDot) -> Activations:
+    def _activations(self, layout: RecordLayout, dot: Dot) -> Activations:
         """Memory, but for what others have."""
         tiles, k = self._sizes
         memory, parts = self._memory, (tiles, b.quotient(k, layout.terms), self.rows)
@@ -138,18 +138,18 @@ class QuantizedRows:
         )
 
 
-def _quants(layout: RecordLayout, dot: IntegerDot) -> tuple[int, int]:
+def _quants(layout: RecordLayout, dot: Dot) -> tuple[int, int, int]:
     """Key of layouts that share quants and their scales."""
-    return layout.span, dot.parts
+    return layout.span, dot.parts, dot.depth
 
 
-def _needs(layout: RecordLayout, dot: IntegerDot) -> tuple[object, ...]:
+def _needs(layout: RecordLayout, dot: Dot) -> tuple[object, ...]:
     """Key of layouts that share activations."""
     zero = dot.zero(layout)
     return (*_quants(layout, dot), dot.sums, layout.terms, zero, _needs_sums(layout, dot))
 
 
-def _needs_sums(layout: RecordLayout, dot: IntegerDot) -> bool:
+def _needs_sums(layout: RecordLayout, dot: Dot) -> bool:
     """Return whether sums of quants are multiplied by what is added to all weights."""
     return layout.has("m") or layout.has("dmin") or dot.shift(layout) != 0
 

@@ -54,7 +54,7 @@ class QuantizedKeys:
         """Take the memory."""
         return cls(
             cached,
-            machine.dot(LAYOUT),
+            machine.unpacking(LAYOUT),
             2 if tile.registers >= 32 else 1,
             b.scratch((head_dim // GROUP, KEYS), "int32"),
             b.scratch((head_dim // BLOCK, KEYS)),
@@ -143,7 +143,8 @@ class QuantizedKeys:
         """Add the products of elements that share a scale."""
         integers = b.scratch((TILE_ROWS, sums.buffer.shape[1]), "int32")
         for r, offset, width in sums.places:
-            b.store(integers, self._queries.start(row + r, block, 0), (r, offset), width)
+            bits = self._queries.first_bits(row + r, block, 0)
+            b.store(integers, self.dot.start(bits), (r, offset), width)
         with T.serial(b.integer(BLOCK // GROUP)) as i:
             self._add_group(
                 integers, sums.pieces, row, b.index(block * (BLOCK // GROUP) + i), start

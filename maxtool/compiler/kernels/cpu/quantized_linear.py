@@ -102,7 +102,7 @@ class QuantizedResult:
         quantized, first, count = tiles
         matrices = [matrix.of_panels if unpacked else matrix for matrix in self.matrices]
         panels = [matrix.unpack(block) if unpacked else None for matrix in matrices]
-        with T.serial(count) as t:
+        with matrices[0].dot.prepared(), T.serial(count) as t:
             tile = b.index(first + t)
             sums = [
                 matrix.tile(quantized.of(matrix.layout), tile, block, panel)

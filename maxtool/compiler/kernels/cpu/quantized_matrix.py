@@ -9,10 +9,11 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import quantized_weights as weights
-from maxtool.compiler.kernels.cpu.integer_dot import InstructionSet, IntegerDot
+from maxtool.compiler.kernels.cpu.integer_dot import Dot, InstructionSet
 from maxtool.compiler.kernels.cpu.quantized_activations import Activations
-from maxtool.compiler.kernels.cpu.quantized_sums import Span
+from maxtool.compiler.kernels.cpu.quantized_sums import Span, TileSpan
 from maxtool.compiler.kernels.cpu.quantized_weights import Column
+from maxtool.compiler.kernels.cpu.tile_dot import TileDot
 from maxtool.compiler.quantized_layout import COLUMNS, GROUP, VECTOR, RecordLayout
 
 
@@ -27,7 +28,7 @@ class QuantizedMatrix:
     expert: tuple[b.Expr, ...] = ()
 
     @property
-    def dot(self) -> IntegerDot:
+    def dot(self) -> Dot:
         """Return the way weights and activations are multiplied."""
         return self.machine.dot(self.layout)
 
@@ -54,7 +55,7 @@ class QuantizedMatrix:
 
     def unpack(self, block: b.Expr) -> b.Buffer:
         """A column block as bytes that are multiplied, [steps, 16 columns x terms of a step]."""
-        depth = self.dot.depth
+        depth = self.dot.neighbours
         panel = b.workspace((b.quotient(self.k, GROUP * depth), VECTOR * depth), "uint8")
         count, groups = self.layout.units, self.layout.unit // GROUP
         with T.serial(self.spans) as span, T.serial(b.integer(count)) as unit:
@@ -75,12 +76,26 @@ class QuantizedMatrix:
         sums.clear()
         with T.serial(self.spans) as span:
             columns = self.columns(block, span)
-            record = Span(self.layout, self.dot, self.k, rows, tile, span, columns)
             if panel is None:
-                record.add_unpacking(sums)
+                self.unpacking(rows, tile, span, columns).add_unpacking(sums)
             else:
-                record.add_panel(sums, panel)
+                self._of_panel(rows, tile, span, columns).add_panel(sums, panel)
         return sums.buffer
+
+    def _of_panel(
+        self, rows: Activations, tile: b.Expr, span: b.Expr, columns: Sequence[Column]
+    ) -> Span | TileSpan:
+        dot = self.dot
+        if isinstance(dot, TileDot):
+            return TileSpan(self.layout, dot, self.k, rows, tile, span, columns)
+        return Span(self.layout, dot, self.k, rows, tile, span, columns)
+
+    def unpacking(
+        self, rows: Activations, tile: b.Expr, span: b.Expr, columns: Sequence[Column]
+    ) -> Span:
+        """A record of columns, of this matrix or others, multiplied as they are unpacked."""
+        dot = self.machine.unpacking(self.layout)
+        return Span(self.layout, dot, self.k, rows, tile, span, columns)
 
 
 def one_row_sums(
@@ -92,6 +107,5 @@ def one_row_sums(
     sums.clear()
     with T.serial(matrix.spans) as span:
         columns = [column for own, block in blocks for column in own.columns(block, span)]
-        record = Span(matrix.layout, matrix.dot, matrix.k, row, tile, span, columns)
-        record.add_unpacking(sums)
+        matrix.unpacking(row, tile, span, columns).add_unpacking(sums)
     return sums.kept()

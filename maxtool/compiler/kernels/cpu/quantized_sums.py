@@ -6,25 +6,30 @@ are multiplied by the scales of both sides last.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import quantized_weights as weights
-from maxtool.compiler.kernels.cpu.integer_dot import IntegerDot
+from maxtool.compiler.kernels.cpu.integer_dot import Dot, IntegerDot
 from maxtool.compiler.kernels.cpu.quantized_activations import Activations
 from maxtool.compiler.kernels.cpu.quantized_weights import Column, Part
+from maxtool.compiler.kernels.cpu.tile_dot import TileDot
 from maxtool.compiler.quantized_layout import COLUMNS, GROUP, RecordLayout
+
+AnyDot = TypeVar("AnyDot", bound=Dot)
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class _Record(Generic[AnyDot]):
     """One record of some columns times the same terms of a tile of rows."""
 
     layout: RecordLayout
-    dot: IntegerDot
+    dot: AnyDot
     k: b.Expr  # terms of a row
     rows: Activations
     tile: b.Expr
@@ -35,6 +40,11 @@ class Span:
     def places(self) -> list[tuple[int, int]]:
         """``(row, vector of columns)`` of all sums."""
         return [(r, v) for r in range(self.rows.rows) for v in range(len(self.columns))]
+
+
+@dataclass(frozen=True, slots=True)
+class Span(_Record[IntegerDot]):
+    """One whose products are added in vectors."""
 
     def add_unpacking(self, sums: b.Registers) -> None:
         """Add the record's terms, unpacked one unit after the other."""
@@ -74,22 +84,72 @@ class Span:
         total.finish(sums)
 
 
-class _Sums:
-    """Integer sums of the terms of a record that share a scale.
+@dataclass(frozen=True, slots=True)
+class TileSpan(_Record[TileDot]):
+    """One whose products are added in tiles, each of all terms that share a scale."""
 
-    Those of rows that are multiplied at once share a vector.
-    """
+    def add_panel(self, sums: b.Registers, panel: b.Buffer) -> None:
+        """Add the record's terms, unpacked before."""
+        layout = self.layout
+        total = _Scaled(self)
+        with T.serial(b.integer(layout.units)) as unit, T.serial(b.integer(layout.parts)) as number:
+            total.add(_TileSums(self, Part(layout, unit, number), panel))
+        total.finish(sums)
+
+
+class _PartSums(ABC):
+    """Integer sums of the terms of a record that share a scale."""
+
+    def __init__(self, span: _Record[Any], part: Part) -> None:
+        layout = span.layout
+        self.span, self.part = span, part
+        self.place = b.index(span.span * (layout.span // layout.terms) + part.place)
+
+    @abstractmethod
+    def integers(self, r: int, v: int) -> b.Expr:
+        """The sums of a row as int32, one for each column."""
+
+    def total(self, r: int, v: int) -> b.Expr:
+        """The same as float32."""
+        value = T.Cast(b.vector_type("float32", self.span.dot.lanes), self.integers(r, v))
+        shift = self.span.dot.shift(self.span.layout)
+        if shift:
+            value = value + b.splat(self.row_sum(r) * T.float32(shift), self.span.dot.lanes)
+        return value
+
+    def row_sum(self, r: int) -> b.Expr:
+        """The sum of a row's quants."""
+        return self.span.rows.sums[self.span.tile, self.place, r]
+
+
+class _TileSums(_PartSums):
+    """Sums of one instruction, in memory: a tile register has no lanes to be scaled."""
+
+    def __init__(self, span: TileSpan, part: Part, panel: b.Buffer) -> None:
+        super().__init__(span, part)
+        dot = span.dot
+        self.buffer = b.scratch((dot.rows, dot.lanes), "int32")
+        activations = span.rows.quants, (span.tile, self.place, 0)
+        weights = panel, (b.index(self.place * dot.depth), 0)
+        dot.multiply(self.buffer, activations, weights, dot.depth)
+
+    def integers(self, r: int, v: int) -> b.Expr:  # noqa: ARG002
+        """The sums of a row, one for each column."""
+        return b.load(self.buffer, (r, 0), self.span.dot.lanes)
+
+
+class _Sums(_PartSums):
+    """Sums in vectors, of which rows that are multiplied at once share one."""
 
     def __init__(self, span: Span, part: Part) -> None:
-        layout, dot = span.layout, span.dot
-        self.span, self.part, self.dot = span, part, dot
-        self.place = b.index(span.span * (layout.span // layout.terms) + part.place)
+        super().__init__(span, part)
+        dot = self.dot = span.dot
         dtype, _, lanes = dot.sum_type.partition("x")
         self.lanes = int(lanes)
         self.firsts = range(0, span.rows.rows, self.dot.rows)
         self.buffer = b.scratch((len(self.firsts), len(span.columns), self.lanes), dtype)
         for at, r in enumerate(self.firsts):
-            start = b.let(span.rows.start(span.tile, self.place, r))
+            start = b.let(dot.start(span.rows.first_bits(span.tile, self.place, r)))
             for v in range(len(span.columns)):
                 b.store(self.buffer, start, (at, v, 0), self.lanes)
 
@@ -116,25 +176,16 @@ class _Sums:
         here = b.load(self.buffer, (at, v, 0), self.lanes)
         b.store(self.buffer, self.dot.add(here, quant, operand), (at, v, 0), self.lanes)
 
-    def total(self, r: int, v: int) -> b.Expr:
-        """The sums of a row as float32, one for each column."""
+    def integers(self, r: int, v: int) -> b.Expr:
+        """The sums of a row as int32, one for each column."""
         at, row = divmod(r, self.dot.rows)
-        whole = self.dot.total(b.load(self.buffer, (at, v, 0), self.lanes), row)
-        value = T.Cast(b.vector_type("float32", self.dot.lanes), whole)
-        shift = self.dot.shift(self.span.layout)
-        if shift:
-            value = value + b.splat(self.row_sum(r) * T.float32(shift), self.dot.lanes)
-        return value
-
-    def row_sum(self, r: int) -> b.Expr:
-        """The sum of a row's quants."""
-        return self.span.rows.sums[self.span.tile, self.place, r]
+        return self.dot.total(b.load(self.buffer, (at, v, 0), self.lanes), row)
 
 
 class _Scaled:
     """Float sums of a record: integer ones times integer scales, less sums times minima."""
 
-    def __init__(self, span: Span) -> None:
+    def __init__(self, span: _Record[Any]) -> None:
         self.span, self.layout = span, span.layout
         self.lanes = span.dot.lanes
         shape = (span.rows.rows, len(span.columns), self.lanes)
@@ -145,7 +196,7 @@ class _Scaled:
                 if buffer is not None:
                     b.store(buffer, b.splat(0.0, self.lanes), (r, v, 0), self.lanes)
 
-    def add(self, sums: _Sums) -> None:
+    def add(self, sums: _PartSums) -> None:
         """Add the terms that share a scale."""
         columns = self.span.columns
         scales = [sums.part.scale(column) for column in columns]

@@ -9,7 +9,7 @@ from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
-from maxtool.compiler.kernels.cpu.integer_dot import IntegerDot
+from maxtool.compiler.kernels.cpu.integer_dot import Dot
 from maxtool.compiler.quantized_layout import (
     COLUMNS,
     GROUP,
@@ -130,7 +130,7 @@ def _masked(value: b.Expr, mask: int) -> b.Expr:
 
 
 def groups_of(
-    layout: RecordLayout, dot: IntegerDot, columns: Sequence[Column], unit: b.Index
+    layout: RecordLayout, dot: Dot, columns: Sequence[Column], unit: b.Index
 ) -> Iterator[tuple[int, list[b.Expr]]]:
     """Each group of a unit in order, and its quants in all columns as ``dot`` wants them."""
     quants = [Quants(layout, column, unit) for column in columns]
@@ -139,25 +139,37 @@ def groups_of(
 
 
 def steps_of(
-    layout: RecordLayout, dot: IntegerDot, columns: Sequence[Column], unit: b.Index
+    layout: RecordLayout, dot: Dot, columns: Sequence[Column], unit: b.Index
 ) -> Iterator[tuple[int, list[b.Expr]]]:
     """Groups of a unit that are multiplied at once, joined: the number of the first, and quants."""
     waiting: dict[int, list[b.Expr]] = {}
     for group, quants in groups_of(layout, dot, columns, unit):
         waiting[group] = quants
-        first = group - group % dot.depth
-        together = [waiting.get(first + at) for at in range(dot.depth)]
+        first = group - group % dot.neighbours
+        together = [waiting.get(first + at) for at in range(dot.neighbours)]
         if all(each is not None for each in together):
-            yield first, [dot.joined(list(own)) for own in zip(*together, strict=True)]
+            yield first, [_joined(list(own)) for own in zip(*together, strict=True)]
 
 
-def _as_operand(quants: b.Expr, layout: RecordLayout, dot: IntegerDot) -> b.Expr:
+def _joined(groups: list[b.Expr]) -> b.Expr:
+    """Weights of several groups, of which those of a column become neighbours."""
+    if len(groups) == 1:
+        return groups[0]
+    lanes = lanes_of(groups[0]) // GROUP
+    words = [T.reinterpret(b.vector_type("int32", lanes), each) for each in groups]
+    places = [g * lanes + lane for lane in range(lanes) for g in range(len(groups))]
+    both = tirx.Shuffle([b.let(each) for each in words], places)
+    return T.reinterpret(b.vector_type("uint8", GROUP * len(places)), both)
+
+
+def _as_operand(quants: b.Expr, layout: RecordLayout, dot: Dot) -> b.Expr:
     """Quants as bytes that are multiplied: looked up, or without a sign."""
     if layout.values is not None:
         return dot.look_up(quants, [(value + dot.zero(layout)) & 0xFF for value in layout.values])
-    if layout.signed and not dot.signed:
-        return quants ^ b.splat(tirx.const(layout.zero, "uint8"), lanes_of(quants))
-    return quants
+    zero = b.splat(tirx.const(layout.zero, "uint8"), lanes_of(quants))
+    if layout.signed:
+        return quants if dot.signed else quants ^ zero
+    return quants - zero if dot.centred else quants
 
 
 def scale(layout: RecordLayout, column: Column) -> b.Expr:

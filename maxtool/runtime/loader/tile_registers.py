@@ -1,0 +1,30 @@
+"""Leave to use AMX's tile registers, which Linux gives to a process that asks for it.
+
+See "Using XSTATE features in user space applications" of the kernel's documentation.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+from .errors import MachineLacks
+
+SET = "amx-int8"  # the instruction set as LLVM calls it
+ARCH_PRCTL = 158  # the number of the system call on x86-64
+REQUEST_PERMISSION, TILE_DATA = 0x1023, 18
+
+
+def ask_for_tiles() -> None:
+    """Ask for all threads of this process; asking again changes nothing.
+
+    Raises:
+        MachineLacks: If there are no tiles, or none for this process.
+    """
+    system = ctypes.CDLL(None, use_errno=True)
+    if system.syscall(ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA) != 0:
+        reason = os.strerror(ctypes.get_errno())
+        raise MachineLacks(
+            f"the model was compiled for {SET}, which Linux does not let it use: {reason}",
+            hint=f"compile it with a --target that has no +{SET}",
+        )
