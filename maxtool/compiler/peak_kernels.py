@@ -50,7 +50,8 @@ class PeakKernels:
     @property
     def int8_operations(self) -> int:
         """Operations of a call of :attr:`multiply_int8`: two for each multiply-add."""
-        return 2 * self._parts * ROUNDS * CHAINS * 4 * self._dot.lanes
+        dot = self._dot
+        return 2 * self._parts * ROUNDS * CHAINS * 4 * dot.depth * dot.lanes * dot.rows
 
     @cached_property
     def read(self) -> Callable[[], Any]:
@@ -71,11 +72,13 @@ class PeakKernels:
         """Multiply bytes and add, by the instructions that products of quantized weights use."""
         width = self._dot.lanes
         factors = np.full((1, width), 0x01010101, "i4")
-        return self._call("multiply_int8", _multiply_int8(self._dot), factors, "i4", width)
+        return self._call("multiply_int8", multiply_int8(self._dot), factors, "i4", width)
 
     @property
     def _dot(self) -> IntegerDot:
-        return instruction_set(self.target).narrow
+        machine = instruction_set(self.target)
+        matrices = machine.matrices
+        return matrices if isinstance(matrices, IntegerDot) else machine.narrow
 
     @property
     def _parts(self) -> int:
@@ -147,28 +150,31 @@ def _multiply(width: int) -> b.PrimFunc:
     return kernel.function
 
 
-def _multiply_int8(dot: IntegerDot) -> b.PrimFunc:
+def multiply_int8(dot: IntegerDot) -> b.PrimFunc:
     """Products of each sum's own bytes, which no pass can compute once for all rounds."""
     with b.kernel("multiply_int8") as kernel:
         parts = kernel.dim("parts")
         factors = kernel.argument("factors", (1, dot.lanes), "int32")
         sums = kernel.argument("sums", (parts, dot.lanes), "int32")
         with T.parallel(parts) as part:
-            width = dot.lanes * (2 if dot.sums == "int16" else 1)
+            width = dot.rows * dot.lanes * (2 if dot.sums == "int16" else 1)
             totals = b.scratch((CHAINS, width), dot.sums)
             for chain in range(CHAINS):
-                start = dot.start([dot.start_bits(b.int32(chain), b.int32(1))])
+                start = dot.start([dot.start_bits(b.int32(chain), b.int32(1))] * dot.rows)
                 b.store(totals, start, (chain, 0), width)
-            factor = b.let(factors[0, 0])
+            factor = b.let(b.splat(factors[0, 0], 1 if dot.rows == 1 else dot.rows * dot.depth))
             with T.serial(b.integer(ROUNDS)):
                 for chain in range(CHAINS):
                     total = b.load(totals, (chain, 0), width)
-                    weights = T.reinterpret(b.vector_type("uint8", 4 * dot.lanes), total)
+                    weights = T.reinterpret(
+                        b.vector_type("uint8", 4 * dot.depth * dot.lanes), total
+                    )
                     more = dot.add(total, weights, [factor] * dot.parts)
                     b.store(totals, more, (chain, 0), width)
-            whole = dot.total(b.load(totals, (0, 0), width), 0)
-            for chain in range(1, CHAINS):
-                whole = whole + dot.total(b.load(totals, (chain, 0), width), 0)
+            all_sums = [(chain, row) for chain in range(CHAINS) for row in range(dot.rows)]
+            whole = b.splat(b.int32(0), dot.lanes)
+            for chain, row in all_sums:
+                whole = whole + dot.total(b.load(totals, (chain, 0), width), row)
             b.store(sums, whole, (part, 0), dot.lanes)
     return kernel.function
 

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from maxtool.compiler import peak_kernels
-from maxtool.compiler.kernels.cpu.integer_dot import instruction_set
-from maxtool.compiler.peak_kernels import CHAINS, ROUNDS, STREAMS, PeakKernels
+from maxtool.compiler.cpu_target import cpu_target
+from maxtool.compiler.kernels.cpu import builder
+from maxtool.compiler.kernels.cpu.integer_dot import SETS, IntegerDot, instruction_set
+from maxtool.compiler.peak_kernels import CHAINS, ROUNDS, STREAMS, PeakKernels, multiply_int8
 
 
 @pytest.fixture
@@ -33,6 +35,17 @@ def test_multiplying_reaches_the_fixed_point(kernels: PeakKernels) -> None:
     # x / 2 + 1 / 2 leads to 1, whatever it begins with.
     np.testing.assert_allclose(results, CHAINS, rtol=1e-6)
     assert kernels.flops == 2 * results.size * CHAINS * ROUNDS
+
+
+def test_matrices_are_multiplied_where_an_instruction_does() -> None:
+    """Each of the 2 rows and 4 columns of ``smmla``, done twice, has 8 products."""
+    kernels = PeakKernels(1, cpu_target("cpu:neoverse-v1"))
+    assert kernels.int8_operations == 2 * 8 * ROUNDS * CHAINS * (2 * 4 * 8)
+    dot = SETS["i8mm"].matrices
+    assert isinstance(dot, IntegerDot)
+    function = multiply_int8(dot)
+    code = builder.build({"kernel": function}, kernels.target.tvm).mod.inspect_source("asm")
+    assert "\tsmmla\t" in code and "\tsdot\t" not in code
 
 
 def test_products_of_bytes_are_those_of_numpy(kernels: PeakKernels) -> None:
