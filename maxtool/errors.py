@@ -100,6 +100,16 @@ class ChangedFile(InputError):
     """An input file was written, cut or replaced while it was read."""
 
 
+class TransferFailed(InputError):
+    """A server did not send what it was to send; another attempt may succeed.
+
+    Attributes:
+        wait: The seconds that the server asks to wait before it, if it does.
+    """
+
+    wait: float | None = None
+
+
 class ModelMismatch(MaxtoolError):
     """Configuration, tensors and recipe do not fit together."""
 

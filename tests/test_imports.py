@@ -33,7 +33,7 @@ FLOORS = (
     ("architectures", "engine", "experimental"),
     ("recipe",),
     ("conversion", "compiler"),
-    ("artifact", "benchmark", "serve"),
+    ("artifact", "benchmark", "serve", "sources"),
     ("build",),
     ("cli",),
     ("__main__",),
@@ -65,7 +65,7 @@ IMPORTED_AS = {
     "protobuf": "google",
 }
 # Extras with packages that are used where they are asked for.
-EXTRAS = ("cuda", "remote", "serve", "transformers", "zig")
+EXTRAS = ("cuda", "hub", "remote", "serve", "transformers", "zig")
 # Packages whose files are used: programs, libraries and headers, which no import can show.
 BY_FILE = {
     "nvidia-cuda-cccl",

@@ -232,6 +232,7 @@ def _contents(
         tables=module.tables if isinstance(module, architectures.Indexed) else (),
         devices=request.devices,
         tokenizer=tokenizer,
+        origin=request.origin,
         recipe_files=files_of(recipe),
     )
 

@@ -24,7 +24,7 @@ from maxtool.files import sha256
 from maxtool.quantization.mixes import Mix
 
 # Of a request, what says where and not what: the sources are told by name, with their content.
-PLACES = frozenset({"source", "output", "force", "weights"})
+PLACES = frozenset({"source", "origin", "output", "force", "weights"})
 
 
 def described(
@@ -39,6 +39,7 @@ def described(
         },
         "recipe": [{"file": file.name, "sha256": sha256(file)} for file in contents.recipe_files],
         "sources": dict(sources),
+        "origin": dict(contents.origin) or None,
         "versions": {"maxtool": __version__, **compiler_versions(), "numpy": version("numpy")},
         "linker": linker_identity(contents.target.processor),
     }

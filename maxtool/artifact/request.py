@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -57,6 +58,8 @@ class Request(Options):
     # What outputs are compared with: the graphs in float64, or the original model.
     against: Against = "graph"
     ignore: frozenset[str] = frozenset()  # keys of the configuration to pass over
+    # The name and commit of the repository that the source was brought from, for the manifest.
+    origin: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

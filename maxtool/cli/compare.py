@@ -79,7 +79,7 @@ def compare(
     Of checkpoints, also of a Hugging Face folder and a GGUF file: the error of each tensor beside
     its bits per weight. Of compiled models: perplexity and Kullback-Leibler divergence.
     """
-    paths = [options.local_source(path) for path in (reference, *candidates)]
+    paths = [options.source(out, path).path for path in (reference, *candidates)]
     page = Page(html, force)
     page.check(paths)
     about_text = TextOptions(text, tokens, context, windows, device, no_verify)

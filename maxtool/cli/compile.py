@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -171,11 +173,11 @@ def compile(  # noqa: A001 - the command's name
     with without({"torch"}):  # which TVM would import, and takes longer than the compiler
         from maxtool import artifact
 
-    path = options.local_source(source)
     page = Page(html, force)
     if page.wanted and check is None:
         raise UsageError("--html draws what --check compares", hint="pass --check too")
-    page.check([options.local_output(output), path])
+    page.check([options.local_output(output), source])
+    options.check_source(source)
     module = artifact.parse_reference(source)
     against = options.parse_check(check or CHECKS[0])
     scheme = quantized.parsed()
@@ -215,7 +217,7 @@ def compile(  # noqa: A001 - the command's name
         build = artifact.prepare_module(wanted)
     else:
         request = artifact.Request(
-            source=path,
+            source=Path(source),
             recipe=None if recipe is None else options.local_recipe(recipe),
             devices=devices,
             kv_dtype=options.parse_cache_type(kv_dtype),
@@ -228,6 +230,8 @@ def compile(  # noqa: A001 - the command's name
             ignore=frozenset(ignore_config or ()),
             **common,
         )
+        brought = options.source(out, source, request.output, force=request.force)
+        request = replace(request, source=brought.path, origin=brought.record)
         build = artifact.prepare(request)
     out.note(summary(build))
     for note in build.notes:

@@ -141,6 +141,7 @@ def _as_json(build: Build | ModuleBuild, report: Report | None) -> dict[str, obj
     dtype, kv_dtype = build.contents.dtype, build.kv_dtype
     return {
         "source": _source(build),
+        "origin": dict(build.contents.origin) or None,
         "output": str(build.request.output),
         **_reading(build),
         "target": build.contents.target.manifest,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -65,7 +67,7 @@ def convert(
     from maxtool.conversion import request as asked
 
     request = asked.Request(
-        source=options.local_source(source),
+        source=Path(source),
         output=options.local_output(output),
         to=None if to is None else asked.parse_target(to),
         recipe=None if recipe is None else options.local_recipe(recipe),
@@ -80,6 +82,8 @@ def convert(
         sha256=checks.sha256,
         digests=out.json_mode,
     )
+    brought = options.source(out, source, request.output, force=force)
+    request = replace(request, source=brought.path, origin=brought.record)
     planned = conversion.prepare(request)
     for note in planned.notes:
         out.note(note)
@@ -144,6 +148,7 @@ def _named(planned: Conversion) -> str:
 def _as_json(planned: Conversion, report: Report | None) -> dict[str, Any]:
     return {
         "source": str(planned.request.source),
+        "origin": planned.request.origin or None,
         "output": str(planned.request.output),
         "format": planned.request.target,
         "recipe": planned.recipe.name if planned.recipe else None,

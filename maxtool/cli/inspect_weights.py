@@ -85,15 +85,16 @@ def inspect_weights(
 
 
 def _open(out: Output, path: str) -> OpenedCheckpoint:
-    from maxtool.weights.opened_checkpoint import open_anywhere
+    from maxtool.sources import open_named
 
-    opened = open_anywhere(path)
+    opened = open_named(path)
     for note in opened.checkpoint.notes:
         out.warn(note)
     if opened.remote is not None:
         size = units.binary_size(opened.remote.nbytes)
         requests = units.plural(opened.remote.requests, "request")
-        out.note(f"{opened.location}: {size} read in {requests}")
+        commit = f" of commit {opened.commit}" if opened.commit else ""
+        out.note(f"{opened.location}: {size}{commit} read in {requests}")
     return opened
 
 

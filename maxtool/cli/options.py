@@ -14,7 +14,9 @@ from maxtool.errors import UsageError
 
 if TYPE_CHECKING:
     from maxtool.artifact.request import Against, CacheType
+    from maxtool.cli.output import Output
     from maxtool.dtype import DType
+    from maxtool.sources import Source as NamedSource
 
 
 DTYPES = ("float32", "float16", "bfloat16")
@@ -85,8 +87,40 @@ IgnoreConfig = Annotated[
 
 def local_source(text: str) -> Path:
     """The path that a user names to be read whole."""
+    from maxtool.weights.hub import is_hub_url
+
+    if is_hub_url(text):
+        _refuse_url(text, "this is read from a path here, not from a repository")
     _refuse_url(text, "only inspect-weights reads URLs, and of those the headers")
     return Path(text)
+
+
+def check_source(text: str) -> None:
+    """Refuse a URL, unless it names a repository."""
+    from maxtool.weights.hub import is_hub_url
+
+    if not is_hub_url(text):
+        local_source(text)
+
+
+def source(
+    out: Output, text: str, output: Path | None = None, *, force: bool = False
+) -> NamedSource:
+    """The checkpoint that a user names by a path, or as a repository, whose files are brought.
+
+    That the output may be written is checked before.
+    """
+    from maxtool import sources
+    from maxtool.files.outputs import check_output
+
+    name = sources.hub_name(text)
+    if name is None:
+        return sources.Source(local_source(text), text)
+    if output is not None:
+        check_output(output, force=force)
+    brought = sources.bring(name, out.progress)
+    out.note(f"{brought.name}: commit {brought.commit}")
+    return brought
 
 
 def local_recipe(text: str) -> str:

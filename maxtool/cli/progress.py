@@ -29,11 +29,23 @@ class Meter:
         """Announce the number of stages that follow."""
         self._steps, self._step = count, 0
 
-    def stage(self, name: str, total: int = 0, noun: str = "") -> None:
-        """Start the next stage; its total, if known, is of bytes, or of what the noun says."""
+    def stage(
+        self,
+        name: str,
+        total: int = 0,
+        noun: str = "",
+        *,
+        already: int = 0,
+        steady: bool = False,
+    ) -> None:
+        """Start the next stage; its total, if known, is of bytes, or of what the noun says.
+
+        What is done already does not count for the pace. Of steady work the time left is shown.
+        """
         self._step += 1
         self._name, self._total, self._noun = name, total, noun
-        self._done, self._began = 0, self._now()
+        self._done, self._already, self._steady = already, already, steady
+        self._began = self._now()
 
     def __call__(self, done: int) -> None:
         """Count what was done since the last call."""
@@ -59,7 +71,19 @@ class Meter:
 
     @property
     def _time(self) -> str:
+        if self._steady and self._is_paced:
+            return self._left
         return _clock(self._seconds)
+
+    @property
+    def _is_paced(self) -> bool:
+        """Return whether enough was done to tell the pace."""
+        return self._seconds >= 1 and self._done > self._already
+
+    @property
+    def _left(self) -> str:
+        todo = max(self._total - self._done, 0)
+        return f"{_clock(self._seconds * todo / (self._done - self._already))} left"
 
     @property
     def _seconds(self) -> float:
@@ -81,12 +105,11 @@ class Meter:
     @property
     def _pace(self) -> str:
         """Speed; of what takes its time evenly, such as tokens, the time that is left instead."""
-        seconds = self._seconds
-        if seconds < 1 or not self._done:
+        if not self._is_paced:
             return ""
         if self._noun:
-            return f"{_clock(seconds * (1 / self._share - 1))} left"
-        return f"{units.binary_size(int(self._done / seconds))}/s"
+            return self._left
+        return f"{units.binary_size(int((self._done - self._already) / self._seconds))}/s"
 
     def _counted(self, number: int) -> str:
         return units.plural(number, self._noun) if self._noun else units.binary_size(number)

@@ -59,6 +59,7 @@ class Request:
         base: The base model of an adapter that is converted: its folder, or its GGUF file.
         split_max_size: Bytes of tensors in a split of GGUF at most; one file when not given.
         resume: Whether finished files are kept if it is interrupted, and used by the next run.
+        origin: The name and commit of the repository that the source was brought from.
     """
 
     source: Path
@@ -82,6 +83,7 @@ class Request:
     adapter: Path | None = None
     base: Path | None = None
     resume: bool = False
+    origin: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def most_bytes(self) -> int | None:

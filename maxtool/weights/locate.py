@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -95,25 +96,33 @@ def _elsewhere(path: Path) -> str:
     """Advice for a path at which nothing is: it may be meant as a repository of the Hub."""
     if hub.looks_like_repository(path):
         return f"a repository of the Hugging Face Hub? {hub.download(path.as_posix())}"
+    if hub.is_bare_name(path):
+        return f"accepted: {ACCEPTED}; or hf://{path.as_posix()}, a repository of the Hub"
     return f"accepted: {ACCEPTED}"
 
 
 def _in_folder(folder: Path) -> Path:
     """The one file in a folder that stands for its checkpoint."""
-    for name in NAMES:
-        if (folder / name).exists():
-            return folder / name
-    for pattern in PATTERNS:
-        matches = sorted(folder.glob(pattern))
-        if len(matches) == 1:
-            return matches[0]
-        if matches:
-            what, hint = f"several files match {pattern}", "name the file that is meant"
-            names = [match.name for match in matches]
-            raise MissingFile(what, file=folder, problems=listed(names), hint=hint)
+    pattern, names = standing_for([entry.name for entry in folder.iterdir()])
+    if len(names) == 1:
+        return folder / names[0]
+    if names:
+        what, hint = f"several files match {pattern}", "name the file that is meant"
+        raise MissingFile(what, file=folder, problems=listed(names), hint=hint)
     if artifact.begins_as_manifest(folder / artifact.FILE):
         return folder / artifact.FILE
     raise MissingFile("no checkpoint in this folder", file=folder, hint=f"accepted: {ACCEPTED}")
+
+
+def standing_for(names: Collection[str]) -> tuple[str, list[str]]:
+    """The files of a folder that may stand for its checkpoint, and the pattern that they match.
+
+    They are all of one format, sorted; a checkpoint is read if there is one alone.
+    """
+    for pattern in (*NAMES, *PATTERNS):
+        if matches := fnmatch.filter(names, pattern):
+            return pattern, sorted(matches)
+    return "", []
 
 
 def _sharded(index_file: Path) -> LocatedTensors:
@@ -143,6 +152,15 @@ def _sharded(index_file: Path) -> LocatedTensors:
     metadata = _merged(index.metadata for index in indexes.values())
     beside = [path.name for path in folder.glob(pattern) if path.name not in held]
     return LocatedTensors(shard_format, seen, tensors, metadata, _strays(wanted, held, beside))
+
+
+def named_shards(index_file: Path) -> list[str]:
+    """The files that an index names, sorted; what else is wrong with it is said by :func:`find`."""
+    named = read_object(index_file).get("weight_map")
+    files = named.values() if isinstance(named, dict) else ()
+    shards = sorted({name for name in files if isinstance(name, str) and stays_inside(name)})
+    check_parts(len(shards), index_file)
+    return shards
 
 
 def check_parts(count: int, file: Path) -> None:
@@ -249,6 +267,14 @@ def _split(file: Path, index: FileIndex) -> LocatedTensors:
         what = f"{SPLIT_TENSORS} is {first[SPLIT_TENSORS]} and the parts hold {len(tensors)}"
         raise MalformedFile(what, file=parts[0])
     return LocatedTensors("gguf", seen, tensors, first)
+
+
+def named_parts(name: str) -> list[str]:
+    """The parts of a split GGUF file, told by the name of one; itself if it is whole."""
+    match = SPLIT_NAME.fullmatch(name)
+    if match is None or int(match["count"]) > MAX_PARTS:
+        return [name]
+    return part_names(match)
 
 
 def part_names(match: re.Match[str]) -> list[str]:

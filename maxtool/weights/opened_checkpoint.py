@@ -9,6 +9,7 @@ from pathlib import Path
 from maxtool.errors import InputError
 from maxtool.weights.checkpoint import Checkpoint, open_checkpoint
 from maxtool.weights.remote import FetchedHeaders, fetch, is_url, original_named, redacted
+from maxtool.weights.remote.store import Store
 from maxtool.weights.stored_weight import StoredWeight
 
 
@@ -20,11 +21,13 @@ class OpenedCheckpoint:
         checkpoint: Its tensors; those of a remote one cannot be read.
         location: Its path, or its URL without credentials.
         remote: What was fetched, if it lies behind a URL.
+        commit: The commit of a repository that it is of.
     """
 
     checkpoint: Checkpoint
     location: str
     remote: FetchedHeaders | None = None
+    commit: str | None = None
 
     @property
     def name(self) -> str:
@@ -58,7 +61,17 @@ def open_anywhere(text: str) -> OpenedCheckpoint:
     if not is_url(text):
         return OpenedCheckpoint(open_checkpoint(Path(text)), text)
     with tempfile.TemporaryDirectory(prefix="maxtool-") as folder:
-        remote = fetch(text, Path(folder))
-        with original_named(remote.urls):
-            checkpoint = open_checkpoint(remote.path, payloads=False)
-    return OpenedCheckpoint(checkpoint, redacted(text), remote)
+        return open_headers(text, Path(folder), None, redacted(text))
+
+
+def open_headers(
+    url: str, folder: Path, store: Store | None, location: str, commit: str | None = None
+) -> OpenedCheckpoint:
+    """Open headers behind a URL, fetched into an empty folder, which may be removed afterwards.
+
+    ``store`` reads them, as in :func:`maxtool.weights.remote.fetch`.
+    """
+    remote = fetch(url, folder, store)
+    with original_named(remote.urls):
+        checkpoint = open_checkpoint(remote.path, payloads=False)
+    return OpenedCheckpoint(checkpoint, location, remote, commit)

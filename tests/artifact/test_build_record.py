@@ -32,8 +32,13 @@ def test_options_stand_with_their_defaults_and_without_folders(data: Path, tmp_p
     request = artifact.Request(
         data / "tiny-llama", tmp_path / "out", recipe=f"{tmp_path}/mine.toml", quantize=scheme
     )
-    contents = artifact.prepare(artifact.Request(data / "tiny-llama", tmp_path / "o")).contents
-    options: Any = build_record.described(request, contents, {})["options"]
+    origin = {"name": "hf://org/model", "commit": "0" * 40}
+    given = artifact.Request(data / "tiny-llama", tmp_path / "o", origin=origin)
+    contents = artifact.prepare(given).contents
+    told: Any = build_record.described(request, contents, {})
+    options = told["options"]
+    assert told["origin"] == origin
+    assert "origin" not in options
     assert (options["recipe"], options["batch"], options["dtype"]) == ("mine.toml", 1, None)
     assert options["quantize"]["mix"] == "Q4_0"
     assert "output" not in options

@@ -27,7 +27,10 @@ NOWHERE = [["inspect-weights", "{}"], *READING.values()]
 
 @pytest.fixture(autouse=True)
 def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder; no repository is looked for on the network."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
     return tmp_path
 
 
@@ -44,7 +47,6 @@ def run(arguments: list[str], value: object = "") -> Result:
             "https://huggingface.co/org/model-1.5/resolve/main/x.safetensors",
             "hf download org/model-1.5",
         ),
-        ("hf://org/model-1.5", "hf://org/model-1.5", "hf download org/model-1.5"),
         ("s3://bucket/x.gguf", "s3://bucket/x.gguf", "download it first"),
     ],
 )
@@ -77,11 +79,24 @@ def test_recipes_are_files(command: list[str]) -> None:
 
 @pytest.mark.parametrize("command", NOWHERE, ids=lambda command: command[0])
 def test_repositories_are_no_paths(command: list[str], empty: Path) -> None:
-    result = run(command, "meta-llama/Llama-3.2-1B")
+    name = "meta-llama/Llama-3.2-1B"
+    result = run(command, name)
     assert result.exit_code == 3
-    assert "hf download meta-llama/Llama-3.2-1B --local-dir Llama-3.2-1B" in result.stderr
+    assert f"hf download {name} --local-dir Llama-3.2-1B" in result.stderr
+    assert ("HF_HUB_OFFLINE is set" in result.stderr) == (command[0] != "recipes")
+    for path in (f"./{name}", f"{name}/"):
+        assert "HF_HUB_OFFLINE" not in run(command, path).stderr
     (empty / "meta-llama").mkdir()
-    assert "hf download" not in run(command, "meta-llama/Llama-3.2-1B").stderr
+    error = run(command, name).stderr
+    assert "hf download" not in error
+    assert f"or hf://{name}, a repository of the Hub" in error
+
+
+def test_repositories_are_not_brought_to_check_recipes() -> None:
+    result = run(READING["recipes check"], "hf://org/model-1.5")
+    assert result.exit_code == 2
+    assert "this is read from a path here, not from a repository" in result.stderr
+    assert "hf download org/model-1.5" in result.stderr
 
 
 @pytest.mark.parametrize(

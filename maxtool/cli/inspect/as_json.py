@@ -39,7 +39,11 @@ def report(
     if inspection.values:
         content["values"] = [_values(values) for values in inspection.values]
     if opened.remote is not None:
-        content["remote"] = {"requests": opened.remote.requests, "bytes": opened.remote.nbytes}
+        content["remote"] = {
+            "requests": opened.remote.requests,
+            "bytes": opened.remote.nbytes,
+            "commit": opened.commit,
+        }
     return content
 
 

@@ -16,7 +16,6 @@ from maxtool.errors import InputError, MalformedFile, MaxtoolError, MissingFile,
 from maxtool.weights import locate
 from maxtool.weights.cursor import Cursor
 from maxtool.weights.formats import HEADERS, Format, gguf
-from maxtool.weights.jsonfile import read_object
 from maxtool.weights.names import stays_inside
 from maxtool.weights.remote.filesystem import FilesystemStore
 from maxtool.weights.remote.http import HttpStore
@@ -107,9 +106,9 @@ class _Copier:
         name = file_name(url)
         if name.endswith(".json"):
             copy = self._whole(url, name)
-            self._headers({shard: beside(url, shard) for shard in _shards(copy)})
+            self._headers({shard: beside(url, shard) for shard in locate.named_shards(copy)})
         else:
-            parts = {part: beside(url, part) for part in _parts(name)}
+            parts = {part: beside(url, part) for part in locate.named_parts(name)}
             self._headers(parts | {name: url})
             copy = self.folder / name
         if name.endswith((".json", ".safetensors")):
@@ -130,7 +129,7 @@ class _Copier:
                 raise
 
     def _header(self, name: str, url: str) -> None:
-        first, total = self.store.read(url, 0, FIRST_BYTES)
+        first, total, _ = self.store.read(url, 0, FIRST_BYTES)
         copy = self._sparse(name, url, total)
         if not total:
             return
@@ -141,7 +140,7 @@ class _Copier:
 
     def _whole(self, url: str, name: str) -> Path:
         """A small file, all of it."""
-        first, total = self.store.read(url, 0, FIRST_BYTES)
+        first, total, _ = self.store.read(url, 0, FIRST_BYTES)
         if total > MAX_JSON_BYTES:
             what = f"{total} bytes of JSON; at most {MAX_JSON_BYTES} are fetched"
             raise MalformedFile(what, file=redacted(url))
@@ -173,23 +172,6 @@ def _kind(first: bytes, name: str, url: str) -> Format:
     if first[8:9] == b"{" or name.endswith(".safetensors"):
         return "safetensors"
     raise InputError("the format was not recognised", file=redacted(url), hint=ONLY)
-
-
-def _shards(index_file: Path) -> list[str]:
-    """The files that an index names; what is wrong with it is said when the copy is opened."""
-    named = read_object(index_file).get("weight_map")
-    files = named.values() if isinstance(named, dict) else ()
-    shards = sorted({name for name in files if isinstance(name, str) and stays_inside(name)})
-    locate.check_parts(len(shards), index_file)
-    return shards
-
-
-def _parts(name: str) -> list[str]:
-    """The parts of a split GGUF file, told by the name of one."""
-    match = locate.SPLIT_NAME.fullmatch(name)
-    if match is None or int(match["count"]) > locate.MAX_PARTS:
-        return [name]
-    return locate.part_names(match)
 
 
 class _RemoteCursor(Cursor):

@@ -10,12 +10,11 @@ import time
 import urllib.error
 import urllib.request
 from contextlib import closing
-from email.message import Message
-from typing import IO, Any
+from typing import IO, Any, Protocol
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from maxtool import __version__
-from maxtool.errors import InputError, MissingFile
+from maxtool.errors import InputError, MissingFile, TransferFailed
 from maxtool.weights.remote.store import Piece, Store
 from maxtool.weights.remote.url import HTTP, redacted
 from maxtool.weights.remote.visit import (
@@ -33,6 +32,7 @@ SECONDS = 1800.0
 # An answer may take so many, and one more for each so many bytes of it.
 PATIENCE, BYTES_PER_SECOND = 60.0, 1 << 14
 OK, PARTIAL, NOT_SATISFIABLE = 200, 206, 416
+TRY_LATER = (408, 429, 500, 502, 503, 504)
 REFUSED = {
     401: "the server asks for credentials",
     403: "the server refuses access",
@@ -42,6 +42,14 @@ REFUSED = {
 DOWNLOAD = "download the file and inspect it here"
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 _EMPTY = re.compile(r"bytes \*/(\d{1,18})")
+
+
+class Headers(Protocol):
+    """Headers of an answer, by their names in any case."""
+
+    def get(self, name: str, default: str, /) -> str:
+        """The value of a header, or the default."""
+        ...
 
 
 class HttpStore(Store):
@@ -55,6 +63,7 @@ class HttpStore(Store):
 
     def stop(self) -> None:
         """Close every connection, and open no other."""
+        super().stop()
         self._end = 0.0
         wake(self._sockets)
 
@@ -71,7 +80,8 @@ class HttpStore(Store):
         except (OSError, ValueError, http.client.HTTPException) as error:
             # Without the cause, whose text may hold the URL.
             reason, hint = _reason(getattr(error, "reason", error))
-            raise InputError(f"cannot be read: {reason}", file=redacted(url), hint=hint) from None
+            kind = InputError if isinstance(error, ValueError) else TransferFailed
+            raise kind(f"cannot be read: {reason}", file=redacted(url), hint=hint) from None
 
 
 class _Request(urllib.request.Request):
@@ -143,23 +153,40 @@ def _request(url: str, start: int, count: int, visit: Visit) -> _Request:
 
 def _received(answer: http.client.HTTPResponse, start: int, count: int, url: str) -> Piece:
     """The bytes of an answer, if they are what it and the request say."""
-    headers = answer.headers
+    expected, total = expected_bytes(answer.status, answer.headers, start, count, url)
+    data = answer.read(expected + 1)
+    if len(data) > expected:
+        what = f"the server announced {expected} bytes and sent more"
+        raise InputError(what, file=redacted(url))
+    if len(data) < expected:
+        what = f"the server announced {expected} bytes and sent {len(data)}"
+        raise TransferFailed(what, file=redacted(url))
+    return Piece(data, total, _version(answer.headers))
+
+
+def expected_bytes(
+    status: int, headers: Headers, start: int, count: int, url: str
+) -> tuple[int, int]:
+    """Count the bytes that an answer to a request for ``count`` is to have, and the file has.
+
+    ``InputError`` if it is not an answer to that.
+    """
     if headers.get("Content-Encoding", "identity") != "identity":
         raise InputError("the server compresses what it sends", file=redacted(url), hint=DOWNLOAD)
-    first, last, total = _extent(answer.status, headers, count, url)
+    first, last, total = _extent(status, headers, count, url)
     if first != start or last != min(start + count, total) - 1:
         what = f"asked for bytes {start} to {start + count - 1}, the server sends {first} to {last}"
         raise InputError(what, file=redacted(url))
-    expected = last - first + 1
-    data = answer.read(expected + 1)
-    if len(data) != expected:
-        more = "more" if len(data) > expected else str(len(data))
-        what = f"the server announced {expected} bytes and sent {more}"
-        raise InputError(what, file=redacted(url))
-    return Piece(data, total)
+    return last - first + 1, total
 
 
-def _extent(status: int, headers: Message, count: int, url: str) -> tuple[int, int, int]:
+def _version(headers: Headers) -> str | None:
+    """Return what tells a file from a later one under its URL; weak tags do not."""
+    tag = headers.get("ETag", "")
+    return (tag if not tag.startswith("W/") else "") or headers.get("Last-Modified", "") or None
+
+
+def _extent(status: int, headers: Headers, count: int, url: str) -> tuple[int, int, int]:
     """Return first and last byte of a response, and the size of the file."""
     length = headers.get("Content-Length", "")
     if status == OK and length.isascii() and length.isdigit() and int(length[:18]) <= count:
@@ -180,7 +207,18 @@ def _refused(error: urllib.error.HTTPError, url: str) -> Piece:
         return Piece(b"", int(empty[1]))
     if error.code in REFUSED:
         raise MissingFile(f"{REFUSED[error.code]} (HTTP {error.code})", file=redacted(url))
-    raise InputError(f"the server answers HTTP {error.code}", file=redacted(url))
+    what = f"the server answers HTTP {error.code}"
+    if error.code not in TRY_LATER:
+        raise InputError(what, file=redacted(url))
+    failed = TransferFailed(what, file=redacted(url))
+    failed.wait = seconds_to_wait(error.headers)
+    raise failed
+
+
+def seconds_to_wait(headers: Headers) -> float | None:
+    """The seconds that an answer asks to wait; None for a date, nonsense or nothing."""
+    text = headers.get("Retry-After", "")
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 9 else None
 
 
 def _reason(error: object) -> tuple[str, str | None]:

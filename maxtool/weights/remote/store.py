@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 
 class Piece(NamedTuple):
-    """Bytes of a file, and the size of all of it."""
+    """Bytes of a file, the size of all of it, and what tells it from later ones, if known."""
 
     data: bytes
     total: int
+    version: str | None = None
 
 
 class Store(ABC):
@@ -20,18 +21,20 @@ class Store(ABC):
     Attributes:
         requests: How many ranges were asked for.
         nbytes: How many bytes came back.
+        stopped: Set once no more is to be read.
     """
 
     def __init__(self) -> None:
         self.requests = 0
         self.nbytes = 0
+        self.stopped = threading.Event()
         self._lock = threading.Lock()
 
     def read(self, url: str, start: int, count: int) -> Piece:
         """Read ``count`` bytes from ``start`` on, fewer only where the file ends.
 
         ``MissingFile`` is also a file that may not be read, ``InputError`` an answer that is not
-        what was asked for.
+        what was asked for, and ``TransferFailed`` one that may be right another time.
         """
         piece = self._read(url, start, count)
         with self._lock:
@@ -39,8 +42,9 @@ class Store(ABC):
             self.nbytes += len(piece.data)
         return piece
 
-    def stop(self) -> None:  # noqa: B027 - most need not be told
+    def stop(self) -> None:
         """Stop every read in flight soon, and refuse new ones."""
+        self.stopped.set()
 
     @abstractmethod
     def _read(self, url: str, start: int, count: int) -> Piece: ...

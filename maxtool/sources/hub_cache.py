@@ -1,0 +1,78 @@
+"""The cache of huggingface_hub, which other programs read too.
+
+Its layout is documented (https://huggingface.co/docs/huggingface_hub/guides/manage-cache): contents
+in ``blobs``, by their checksums; in ``snapshots`` a folder of links to them for each commit; in
+``refs`` the commits of branches and tags.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from maxtool.files.staging import staged
+from maxtool.sources.hub_library import library
+
+
+class HubCache:
+    """The files of one repository in the cache."""
+
+    def __init__(self, repository: str) -> None:
+        from huggingface_hub.file_download import repo_folder_name
+
+        root: Path = Path(library().constants.HF_HUB_CACHE).expanduser()
+        name = repo_folder_name(repo_id=repository, repo_type="model")
+        self._folder: Path = root / name
+        self._locks: Path = root / ".locks" / name
+
+    def blob(self, digest: str) -> Path:
+        """The place of a content."""
+        return self._folder / "blobs" / digest
+
+    def part(self, digest: str) -> Path:
+        """The place of a content of which something is missing."""
+        return self._folder / "blobs" / f"{digest}.maxtool.incomplete"
+
+    def snapshot(self, commit: str) -> Path:
+        """The folder of a commit."""
+        return self._folder / "snapshots" / commit
+
+    def commit(self, revision: str) -> str | None:
+        """The commit that a branch or tag was when it was asked for last."""
+        try:
+            return (self._folder / "refs" / revision).read_text(encoding="ascii").strip() or None
+        except (OSError, ValueError):
+            return None
+
+    def remember(self, revision: str, commit: str) -> None:
+        """Note the commit that a branch or tag is; not where the cache may only be read."""
+        file = self._folder / "refs" / revision
+        if revision == commit or self.commit(revision) == commit:
+            return
+        with suppress(OSError):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with staged(file) as path:
+                path.write_text(commit, encoding="ascii")
+
+    def link(self, digest: str, commit: str, file: str) -> Path:
+        """Put a content into the folder of a commit: a link, or itself where there are none."""
+        blob, pointer = self.blob(digest), self.snapshot(commit) / file
+        pointer.parent.mkdir(parents=True, exist_ok=True)
+        pointer.unlink(missing_ok=True)
+        try:
+            pointer.symlink_to(os.path.relpath(blob, pointer.parent))
+        except OSError:
+            blob.replace(pointer)
+        return pointer
+
+    @contextmanager
+    def held(self, digest: str) -> Iterator[None]:
+        """Keep other processes from bringing a content, by the lock that the library takes."""
+        self._locks.mkdir(parents=True, exist_ok=True)
+        with (self._locks / f"{digest}.lock").open("ab") as lock:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield

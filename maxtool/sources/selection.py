@@ -1,0 +1,106 @@
+"""Selection of the files of a place that are needed for a model."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from maxtool.conversion.hf_files import CONFIG, GENERATION
+from maxtool.errors import MissingFile
+from maxtool.recipe import sentence_transformers
+from maxtool.sources.origin import Listed, Origin
+from maxtool.tokenizer.huggingface import CARRIED
+from maxtool.weights import locate, lora
+from maxtool.weights.formats import ACCEPTED
+from maxtool.weights.names import did_you_mean, listed
+from maxtool.weights.remote.url import redacted
+
+GGUF, INDEX, ONNX = ".gguf", ".json", ".onnx"
+# What is read beside safetensors, PyTorch and ONNX files.
+BESIDE = (CONFIG, GENERATION, *CARRIED, lora.CONFIG, *sentence_transformers.BESIDE)
+
+
+class Selection(NamedTuple):
+    """The file that stands for a model, and what is brought with it whatever is in it."""
+
+    main: str
+    beside: tuple[str, ...] = ()
+    is_named: bool = False  # by the user, or a GGUF file: it is opened instead of its folder
+
+
+def select(origin: Origin) -> Selection:
+    """Select what the user asked for.
+
+    ``MissingFile`` if it is not there, holds no weights, or leaves a choice.
+    """
+    files, asked = origin.listing, origin.asked
+    if asked in files:
+        return Selection(asked, _beside(files, asked), is_named=True)
+    prefix = f"{asked}/" if asked else ""
+    inside = [name.removeprefix(prefix) for name in files if name.startswith(prefix)]
+    if asked and not inside:
+        what = f"there is no {asked}"
+        raise MissingFile(what, file=origin.name, hint=did_you_mean(asked, files))
+    main = prefix + _only([name for name in inside if "/" not in name], inside, origin, prefix)
+    return Selection(main, _beside(files, main), is_named=main.endswith(GGUF))
+
+
+def weights_of(main: str, copy: Path) -> list[str]:
+    """All files with weights, from the one that stands for them, which ``copy`` is."""
+    folder, name = posixpath.split(main)
+    names = locate.named_shards(copy) if name.endswith(INDEX) else locate.named_parts(name)
+    return [posixpath.join(folder, name) for name in names]
+
+
+def _only(top: Collection[str], inside: Collection[str], origin: Origin, prefix: str) -> str:
+    """The one file that stands for the model; GGUF files are looked for in sub-folders too."""
+    _, standing = locate.standing_for(top)
+    if not standing or standing[0].endswith(GGUF):
+        standing = sorted({locate.named_parts(name)[0] for name in inside if name.endswith(GGUF)})
+    if len(standing) == 1:
+        return standing[0]
+    if not standing:
+        raise MissingFile("no weights are there", file=origin.name, hint=f"accepted: {ACCEPTED}")
+    raise _several(origin, [prefix + name for name in standing])
+
+
+def _several(origin: Origin, names: Iterable[str]) -> MissingFile:
+    """The question which of several files is meant, with their sizes."""
+    sizes = {name: sum(_sizes(origin.listing, name)) for name in names}
+    problems = [f"{name}  {size:,} bytes" for name, size in sizes.items()]
+    first = next(iter(sizes)).removeprefix(f"{origin.asked}/" if origin.asked else "")
+    hint = f"name the one that is meant, such as {redacted(origin.name).rstrip('/')}/{first}"
+    what = "several models are there"
+    return MissingFile(what, file=origin.name, problems=problems, hint=hint)
+
+
+def _sizes(files: Mapping[str, Listed], name: str) -> list[int]:
+    """The bytes of a file, or of each part of it."""
+    folder, last = posixpath.split(name)
+    parts = [posixpath.join(folder, part) for part in locate.named_parts(last)]
+    return [files[part].size for part in parts if part in files]
+
+
+def _beside(files: Mapping[str, Listed], main: str) -> tuple[str, ...]:
+    """Files that are read beside a file: nothing beside GGUF, which holds all of it."""
+    folder, name = posixpath.split(main)
+    if name.endswith(GGUF):
+        return ()
+    wanted = {posixpath.join(folder, one) for one in BESIDE}
+    if posixpath.join(folder, sentence_transformers.MODULES) in files:
+        depth = folder.count("/") + (2 if folder else 1)
+        ends = f"/{CONFIG}"
+        wanted |= {one for one in files if one.endswith(ends) and one.count("/") == depth}
+    if name.endswith(ONNX):  # data outside of the file, by the names that exporters give it
+        wanted |= {one for one in files if one.startswith(main)}
+    return tuple(one for one in files if one in wanted - {main})
+
+
+def check_listed(origin: Origin, names: Iterable[str]) -> None:
+    """Check that what an index names is there; ``MissingFile`` names all that is not."""
+    absent = [name for name in names if name not in origin.listing]
+    if absent:
+        what = "files that belong to the model are missing"
+        raise MissingFile(what, file=origin.name, problems=listed(absent))
