@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from multiprocessing import connection, get_context
@@ -33,6 +33,7 @@ class Sent:
         inputs: The files that were read.
         outputs: SHA-256 of the files that were written, by path.
         peak_bytes: The most memory that the process had.
+        brought: Those of the inputs that it brought here itself, checked by their checksums.
     """
 
     result: Mapping[str, Any] = field(default_factory=dict)
@@ -41,6 +42,7 @@ class Sent:
     inputs: Sequence[str] = ()
     outputs: Mapping[str, str] = field(default_factory=dict)
     peak_bytes: int = 0
+    brought: Collection[str] = ()
 
 
 @dataclass(slots=True)
@@ -222,7 +224,7 @@ class Building:
             step.argv,
             step.output,
             made_with(step),
-            {path: self._unchanged(path, running.began_ns) for path in sent.inputs},
+            self._read(sent, running.began_ns),
             self._contents.names(step.source),
             sent.outputs,
             sum(self._size(path) for path in sent.outputs),
@@ -231,6 +233,11 @@ class Building:
         )
         self._records.write(step.name, record)
         return Outcome(step, "done", running.why, record, said=sent.said)
+
+    def _read(self, sent: Sent, began_ns: int) -> dict[str, str]:
+        """The digests of what a step read."""
+        digests = self._contents.digests(sent.brought)
+        return {path: digests.get(path) or self._unchanged(path, began_ns) for path in sent.inputs}
 
     def _unchanged(self, path: str, began_ns: int) -> str:
         """The digest of an input; nothing has it where the file was changed since the start.

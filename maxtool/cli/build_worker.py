@@ -79,7 +79,9 @@ def _run(step: Step) -> Sent:
         lost = {"what": "it failed", "exit_code": code, "problems": result.get("differences", [])}
         return Sent(result, error=result.get("error", lost), said=err.getvalue())
     outputs = OUTPUTS[step.kind](step, result)
-    return Sent(result, None, err.getvalue(), _inputs(step, read, result), outputs)
+    inputs = _inputs(step, read, result)
+    brought = _brought(inputs, result)
+    return Sent(result, None, err.getvalue(), inputs, outputs, brought=brought)
 
 
 def command_line(step: Step) -> list[str]:
@@ -116,6 +118,15 @@ def _inputs(step: Step, read: Mapping[Path, None], result: Mapping[str, Any]) ->
     if (recipe := result.get("recipe")) in recipe_names():
         files += files_of(load_recipe(recipe))
     return list(dict.fromkeys(map(str, files)))
+
+
+def _brought(inputs: Sequence[str], result: Mapping[str, Any]) -> list[str]:
+    """Inputs that came from a repository: those in the folder of the source."""
+    if not result.get("origin"):
+        return []
+    source = Path(result["source"])
+    folder = source if source.is_dir() else source.parent
+    return [path for path in inputs if Path(path).is_relative_to(folder)]
 
 
 def _converted(step: Step, result: Mapping[str, Any]) -> dict[str, str]:

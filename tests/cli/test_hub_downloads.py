@@ -118,3 +118,14 @@ def asked_of(server: HubServer) -> list[tuple[str, dict[str, str]]]:
         (path, {key.lower(): value for key, value in headers.items()})
         for path, headers in server.files.asked
     ]
+
+
+def test_a_build_brings_a_repository_once(server: HubServer) -> None:
+    folder = server.root.parent
+    text = f'[targets.x]\nkind = "convert"\nsource = "{NAME}"\noutput = "x.npz"\nno-recipe = true\n'
+    (folder / "x.toml").write_text(text)
+    for status in ("done", "up to date"):
+        output, errors = started(server, "build", str(folder / "x.toml"), "--json").communicate()
+        assert [step["status"] for step in json.loads(output)["steps"]] == [status], errors
+        assert bool(server.asked) == (status == "done")
+        server.asked.clear()
