@@ -185,6 +185,7 @@ def test_a_compilation_counts_every_byte_once(tmp_path: Path) -> None:
             "checking against the reference",
         ]
         assert all(done == nbytes for _, nbytes, done in told.stages)
-        source = sum((MODEL / name).stat().st_size for name in ("model.safetensors", "config.json"))
+        read = ("model.safetensors", "config.json", "tokenizer.model", "tokenizer_config.json")
+        source = sum((MODEL / name).stat().st_size for name in read)
         weights = (tmp_path / "out" / "weights.bin").stat().st_size
         assert [nbytes for _, nbytes, _ in told.stages] == [0, 0, 0, weights, source, 0]
