@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -43,12 +43,14 @@ def transfer(store: Store, url: str, listed: Listed, part: Path, progress: Progr
         check_space(part, listed.size - start)
         name = redacted(url).rpartition("/")[2]
         progress.stage(name, listed.size, already=start, steady=True)
-        for piece in _pieces(store, url, start, listed.size):
-            if piece.total != listed.size or piece.version != (listed.version or piece.version):
-                raise _other(url, part)
-            stream.write(piece.data)
-            hasher.update(piece.data)
-            progress(len(piece.data))
+        # Closed at once where this fails: its threads would keep the process until they time out.
+        with closing(_pieces(store, url, start, listed.size)) as pieces:
+            for piece in pieces:
+                if piece.total != listed.size or piece.version != (listed.version or piece.version):
+                    raise _other(url, part)
+                stream.write(piece.data)
+                hasher.update(piece.data)
+                progress(len(piece.data))
         stream.flush()
         os.fsync(stream.fileno())
     if listed.digest not in (None, hasher.hexdigest()):
@@ -66,7 +68,7 @@ def _begun(stream: BinaryIO, size: int, hasher: _Hash) -> int:
     return stream.tell()
 
 
-def _pieces(store: Store, url: str, start: int, size: int) -> Iterator[Piece]:
+def _pieces(store: Store, url: str, start: int, size: int) -> Generator[Piece, None, None]:
     """The pieces of a file in order; when one fails, nobody waits for the others."""
 
     def read(at: int) -> Piece:

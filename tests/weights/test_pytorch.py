@@ -428,7 +428,7 @@ def test_a_hugging_face_folder(tmp_path: Path) -> None:
         checkpoint = open_checkpoint(path)
         assert (checkpoint.format, list(checkpoint.tensors)) == ("pytorch", ["a"])
         assert checkpoint.config == {"model_type": "llama"}
-        assert tmp_path in checkpoint.protected
+        assert path in checkpoint.protected
 
 
 def test_safetensors_come_first(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from . import tile_registers
 from .errors import DoesNotFit, MachineLacks, RunError, last_line
 from .manifest import Manifest
 from .memory import Array, aligned
@@ -30,8 +29,9 @@ CPU_INFO = "/proc/cpuinfo"
 # By an architecture of LLVM's triples: how a line of CPU_INFO that lists instruction sets begins,
 # and a target that every such CPU can run.
 INSTRUCTION_SETS = {"x86_64": ("flags", "x86-64-v3"), "aarch64": ("Features", "aarch64-linux-gnu")}
+TILES = "amx-int8"  # the set that Linux gives to those that ask for it
 # LLVM's names of sets that Linux calls something else.
-LINUX_NAMES = {"amx-int8": "amxint8", "dotprod": "asimddp", "fullfp16": "asimdhp", "neon": "asimd"}
+LINUX_NAMES = {TILES: "amxint8", "dotprod": "asimddp", "fullfp16": "asimdhp", "neon": "asimd"}
 CPU, POOLED = 1, 2  # DLDeviceType, and TVM's allocator that keeps what it gets
 
 
@@ -159,8 +159,10 @@ def check_machine(target: Mapping[str, Any]) -> None:
     _check_system(str(target.get("triple", "")))
     features = target.get("features") or []
     _check_instructions(arch, features)
-    if tile_registers.SET in features:
-        tile_registers.ask_for_tiles()
+    if TILES in features:
+        from .tile_registers import ask_for_tiles
+
+        ask_for_tiles(TILES)
 
 
 def _check_instructions(arch: str, features: Sequence[str]) -> None:

@@ -10,13 +10,15 @@ import os
 
 from .errors import MachineLacks
 
-SET = "amx-int8"  # the instruction set as LLVM calls it
 ARCH_PRCTL = 158  # the number of the system call on x86-64
 REQUEST_PERMISSION, TILE_DATA = 0x1023, 18
 
 
-def ask_for_tiles() -> None:
+def ask_for_tiles(kind: str) -> None:
     """Ask for all threads of this process; asking again changes nothing.
+
+    Args:
+        kind: The instruction set that uses them, as LLVM calls it.
 
     Raises:
         MachineLacks: If there are no tiles, or none for this process.
@@ -25,6 +27,6 @@ def ask_for_tiles() -> None:
     if system.syscall(ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA) != 0:
         reason = os.strerror(ctypes.get_errno())
         raise MachineLacks(
-            f"the model was compiled for {SET}, which Linux does not let it use: {reason}",
-            hint=f"compile it with a --target that has no +{SET}",
+            f"the model was compiled for {kind}, which Linux does not let it use: {reason}",
+            hint=f"compile it with a --target that has no +{kind}",
         )
