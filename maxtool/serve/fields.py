@@ -6,11 +6,10 @@ be done here: an answer that pays no heed to a part of the question would be a w
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
+from maxtool.runtime.loader.strict_json import strict_loads
 from maxtool.serve.refusal import Refusal, wrong
 
 # Gives the value of a field, or raises a ValueError that says what it must be.
@@ -20,7 +19,7 @@ Reader: TypeAlias = Callable[[Any], Any]
 def parsed(body: bytes) -> dict[str, Any]:
     """The JSON object of a body; refuses what is none, and numbers that JSON does not have."""
     try:
-        content = json.loads(body, parse_float=_finite, parse_constant=_no_constant)
+        content = strict_loads(body)
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise Refusal(400, f"the body is not JSON: {reason:.200}") from None
@@ -140,13 +139,3 @@ def mapping(value: object) -> dict[str, Any]:
 def anything(value: object) -> object:
     """Read what has no bearing on the answer."""
     return value
-
-
-def _finite(digits: str) -> float:
-    if math.isinf(value := float(digits)):
-        raise ValueError(f"{digits:.40} is too large")
-    return value
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")

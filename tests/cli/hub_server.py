@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from tests.weights.range_server import Handler, Server, ranges, serve
+from tests.weights.range_server import Handler, Server, answering, ranges, serve
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 NAME = "hf://org/model"
@@ -72,11 +71,5 @@ class HubServer(Server):
 @contextmanager
 def serve_hub(root: Path) -> Iterator[HubServer]:
     """Run the server, and the one with large files, in the background."""
-    with serve(root) as files, HubServer(root, files) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    with serve(root) as files, HubServer(root, files) as server, answering(server):
+        yield server

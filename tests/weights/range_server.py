@@ -75,7 +75,7 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def log_message(self, *_: Any) -> None:
-        """Ignore the number of stages."""
+        """Say nothing of a request."""
 
 
 def ranges(handler: Handler, data: bytes, start: int, last: int) -> None:
@@ -90,11 +90,17 @@ def ranges(handler: Handler, data: bytes, start: int, last: int) -> None:
 @contextmanager
 def serve(root: Path, answer: Answer = ranges) -> Iterator[Server]:
     """Run a server in the background."""
-    with Server(root, answer) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    with Server(root, answer) as server, answering(server):
+        yield server
+
+
+@contextmanager
+def answering(server: ThreadingHTTPServer) -> Iterator[None]:
+    """Let a server answer in the background."""
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()

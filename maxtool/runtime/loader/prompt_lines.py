@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Any, NoReturn
+from typing import Any
 
 from .errors import BadInput
 from .prompts import Prompt
 from .sampling import Sampling
+from .strict_json import strict_loads
 
 TEXT, IDS, LABEL = "prompt", "ids", "id"
 WHOLE, NUMBER, STRINGS = "a whole number", "a number", "a list of strings"
@@ -68,24 +67,12 @@ def _label(content: Mapping[str, Any]) -> dict[str, object]:
 
 def _object(line: str) -> dict[str, Any]:
     try:
-        content = json.loads(line, parse_float=_finite, parse_constant=_no_constant)
+        content = strict_loads(line)
     except (ValueError, RecursionError) as error:
         what = f"a line that begins with {{ must be a JSON object: {error}"
         hint = 'to continue a text that begins with {, write {"prompt": "{..."}'
         raise BadInput(what, hint=hint) from None
     return dict(content)
-
-
-def _finite(text: str) -> float:
-    """A number with a fraction or an exponent: one that is too large could not be repeated."""
-    if math.isinf(value := float(text)):
-        raise ValueError(f"{text:.40} is too large")
-    return value
-
-
-def _no_constant(text: str) -> NoReturn:
-    """Refuse what Python reads and JSON does not have."""
-    raise ValueError(f"{text} is not JSON")
 
 
 def _option(name: str, value: Any) -> Any:  # noqa: ANN401 - as the JSON has it
