@@ -130,9 +130,13 @@ def test_the_manifest_has_a_checksum_of_its_own(artifact: Path) -> None:
         assert tiny_artifact.run(artifact, "--ids", "1", "--no-verify").returncode == 0
 
 
-def test_an_artifact_of_another_release(artifact: Path) -> None:
-    tiny_artifact.write(artifact, {**manifest_of(artifact), "schema": "maxtool.artifact/1"})
-    fails(artifact, 3, "--ids", "1", "--no-verify", says="help: compile it again")
+@pytest.mark.parametrize(
+    ("number", "says"),
+    [("1", "compile it again"), ("x", "compile it again"), ("47", "use a newer release")],
+)
+def test_an_artifact_of_another_release(artifact: Path, number: str, says: str) -> None:
+    tiny_artifact.write(artifact, {**manifest_of(artifact), "schema": f"maxtool.artifact/{number}"})
+    fails(artifact, 3, "--ids", "1", "--no-verify", says=f"help: {says}, or the run.py in its own")
 
 
 @pytest.mark.parametrize("text", ["", "[", "[1]", "[" * 200_000, '{"schema": 1}', "\xff"])

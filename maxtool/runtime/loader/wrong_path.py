@@ -48,7 +48,15 @@ def other_schema(path: Path, schema: object, known: str) -> BadInput:
     if not isinstance(schema, str) or schema.partition("/")[0] != format_name:
         return BadInput(f"this is not a manifest of schema {known}", file=path)
     what = f"the model was compiled by another release of maxtool: {schema:.40} is not {known}"
-    return BadInput(what, file=path, hint="compile it again, or use the run.py in its own folder")
+    newer = _number(schema) > _number(known)
+    way_out = "use a newer release" if newer else "compile it again"
+    return BadInput(what, file=path, hint=f"{way_out}, or the run.py in its own folder")
+
+
+def _number(schema: str) -> int:
+    """The number behind the name of a schema, or 0."""
+    number = schema.partition("/")[2]
+    return int(number) if number.isdecimal() and len(number) < 10 else 0
 
 
 def another_task(task: str | None) -> DoesNotFit:
