@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from safetensors.numpy import save_file
 from maxtool.errors import ConfigurationError, MalformedFile
 from maxtool.recipe import find_recipe, plan
 from maxtool.weights import Checkpoint, open_checkpoint
+from maxtool.weights.schemes.weight_groups import WeightGroup, need_zeros
+from tests.effort import examples
 from tests.weights.packers import pack_rows
 
 Array = NDArray[Any]
@@ -118,6 +121,61 @@ def test_zeros_that_are_missing_where_groups_differ(
     saved(tmp_path, tensors, said).read("a.weight")
     with pytest.raises(MalformedFile, match="a: lacks weight_zero_point"):
         saved(tmp_path, wide, said)
+
+
+NAMED, MATCHED, CLASS, UNREAD = ["a"], ["re:.*a$"], ["Linear"], ["re:(a|b)+"]
+
+
+@pytest.mark.parametrize(
+    ("symmetric", "asymmetric", "refused"),
+    [
+        (NAMED, MATCHED, False),
+        (NAMED, CLASS, False),
+        (MATCHED, CLASS, False),
+        (MATCHED, NAMED, True),
+        (CLASS, NAMED, True),
+        (CLASS, MATCHED, True),
+        (CLASS, ["re:b"], False),
+        (MATCHED, ["re:b"], False),
+        (MATCHED, MATCHED, True),
+        (CLASS, CLASS, True),
+        (NAMED, UNREAD, False),
+        (MATCHED, UNREAD, True),
+        (CLASS, UNREAD, True),
+    ],
+)
+def test_groups_of_one_width_with_zeros_and_without(
+    tmp_path: Path,
+    tensors: dict[str, Array],
+    symmetric: list[str],
+    asymmetric: list[str],
+    refused: bool,
+) -> None:
+    """The most specific target says whether zeros may be missing."""
+    said = config()
+    groups = {"of": {"targets": symmetric, "weights": WEIGHTS}}
+    groups["with"] = {"targets": asymmetric, "weights": WEIGHTS | {"symmetric": False}}
+    said["config_groups"] = groups
+    if refused:
+        with pytest.raises(MalformedFile, match="a: lacks weight_zero_point"):
+            saved(tmp_path, tensors, said)
+    else:
+        saved(tmp_path, tensors, said).read("a.weight")
+
+
+@settings(max_examples=examples(100, 1000))
+@given(
+    st.lists(st.sampled_from(["a", "ab", "b", r"\.", ".", ".*"]), max_size=7).map("".join),
+    st.booleans(),
+    st.booleans(),
+    st.text("ab.", max_size=9),
+)
+def test_expressions_match_as_those_of_the_library(
+    middle: str, begun: bool, ended: bool, name: str
+) -> None:
+    expression = "^" * begun + middle + "$" * ended
+    group = WeightGroup(4, False, (f"re:{expression}",)), WeightGroup(4, True, ("Linear",))
+    assert need_zeros(group, name) is not bool(re.match(expression, name))
 
 
 @pytest.mark.parametrize("scale", [np.float16(2), np.full(4, 2, np.float16)])

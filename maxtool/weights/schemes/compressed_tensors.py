@@ -8,7 +8,7 @@ What it says of 8-bit floats is read by :mod:`maxtool.weights.scaled_float8`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -29,6 +29,7 @@ from maxtool.weights.schemes.scheme import (
     matrix,
 )
 from maxtool.weights.schemes.settings import FLAG, OFF, Count, OneOf, Rule, anything, check
+from maxtool.weights.schemes.weight_groups import WeightGroup, need_zeros
 
 WEIGHT, PACKED, SHAPE = ".weight", ".weight_packed", ".weight_shape"
 SCALE, ZERO, G_IDX = ".weight_scale", ".weight_zero_point", ".weight_g_idx"
@@ -65,22 +66,20 @@ TABLES = ("sparsity_config", "transform_config")
 
 def layouts(config: Mapping[str, Any]) -> tuple[Layout, ...]:
     """Read a ``quantization_config`` of whole numbers; ``Unsupported`` says what is."""
-    weights = checked_weights(config, (*FORMATS, "mixed-precision"), WEIGHT_RULES)
-    bits = frozenset(int(said["num_bits"]) for said in weights)
-    uneven = frozenset(int(said["num_bits"]) for said in weights if said.get("symmetric") is False)
+    said = checked_groups(config, (*FORMATS, "mixed-precision"), WEIGHT_RULES)
+    groups = tuple(map(WeightGroup.of, said))
     optional = (ZERO, G_IDX, *ACTIVATIONS)
-    packed = partial(_packed, bits, uneven)
-    plain = partial(_plain, uneven=BYTE in uneven or bits == uneven)
+    packed, plain = partial(_packed, groups), partial(_plain, groups)
     return (
         Layout(PACKED, WEIGHT, PACKED, packed, (SCALE, SHAPE), optional, (SHAPE,)),
         Layout(SCALE, WEIGHT, WEIGHT, plain, optional=optional),
     )
 
 
-def checked_weights(
+def checked_groups(
     config: Mapping[str, Any], formats: tuple[str, ...], rules: Mapping[str, Rule]
 ) -> list[Mapping[str, Any]]:
-    """Return what the groups of layers say of their weights, all keys checked.
+    """Return the groups of layers, all their keys checked.
 
     Raises:
         Unsupported: If a key is unknown or has a value that is not supported.
@@ -91,13 +90,13 @@ def checked_weights(
     check(_table(config, "sparsity_config"), SPARSITY_RULES, where="sparsity_config.")
     if _table(config, "transform_config"):
         raise Unsupported("transform_config is not supported: weights are rotated at run time")
-    found = []
+    found: list[Mapping[str, Any]] = []
     for group in _table(config, "config_groups").values():
         if not isinstance(group, dict) or not isinstance(group.get("weights"), dict):
             raise Unsupported("a group of config_groups has no weights")
         check(group, {**GROUP_RULES, **form}, where="config_groups.")
         check(group["weights"], rules, needed=("num_bits",), where="config_groups.weights.")
-        found.append(group["weights"])
+        found.append(group)
     return found
 
 
@@ -111,9 +110,8 @@ def _table(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 # --- packed --------------------------------------------------------------------------------------
 
 
-def _packed(
-    allowed: frozenset[int], uneven: frozenset[int], parts: Parts, early: Arrays
-) -> Meaning:
+def _packed(groups: Sequence[WeightGroup], parts: Parts, early: Arrays) -> Meaning:
+    allowed = {group.bits for group in groups}
     _, words = matrix(parts[PACKED])
     expect(parts[PACKED], INT32)
     shape = _stated(early, parts)
@@ -124,7 +122,7 @@ def _packed(
         raise Misfit(f"{what}, which fits {len(fitting) or 'none'} of {stated} bits")
     (bits,) = fitting
     run = _run(parts, shape)
-    _check_zero(parts, needed=bits in uneven)
+    _check_zero(parts, PACKED, [group for group in groups if group.bits == bits])
     if ZERO in parts:
         zeros = packing.words_of(shape[0], bits), shape[1] // run
         expect(parts[ZERO], INT32, zeros)
@@ -149,8 +147,9 @@ def _run(parts: Parts, shape: tuple[int, int]) -> int:
     return scaled_rows.run_of(parts[SCALE], shape)
 
 
-def _check_zero(parts: Parts, *, needed: bool) -> None:
-    if needed and ZERO not in parts:
+def _check_zero(parts: Parts, ending: str, groups: Sequence[WeightGroup]) -> None:
+    module = parts[ending].name.removesuffix(ending)
+    if ZERO not in parts and need_zeros(groups, module):
         raise Misfit(f"lacks {ZERO[1:]}, and the configuration has asymmetric weights like it")
 
 
@@ -169,9 +168,10 @@ def _decode_packed(bits: int, run: int, arrays: Arrays, out: NDArray[Any]) -> No
 # --- a byte for each number ----------------------------------------------------------------------
 
 
-def _plain(parts: Parts, _early: Arrays, *, uneven: bool) -> Meaning:
+def _plain(groups: Sequence[WeightGroup], parts: Parts, _early: Arrays) -> Meaning:
     rows, columns = matrix(parts[WEIGHT])
-    _check_zero(parts, needed=uneven)
+    whole = [group for group in groups if group.bits == BYTE]
+    _check_zero(parts, WEIGHT, whole or groups)
     expect(parts[WEIGHT], INT8)
     run = _run(parts, (rows, columns))
     if ZERO in parts:

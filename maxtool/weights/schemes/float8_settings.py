@@ -43,6 +43,6 @@ WEIGHT_RULES: Mapping[str, Rule] = {
 def check_keys(config: Mapping[str, Any]) -> None:
     """Check the keys of a method of 8-bit floats; ``Unsupported`` lists all that is wrong."""
     if config.get("quant_method") == COMPRESSED:
-        compressed_tensors.checked_weights(config, FORMATS, WEIGHT_RULES)
+        compressed_tensors.checked_groups(config, FORMATS, WEIGHT_RULES)
     else:
         check(config, RULES)
