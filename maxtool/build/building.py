@@ -12,9 +12,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from maxtool.build.content import Contents
 from maxtool.build.record import Record, Records, made_with
 from maxtool.build.step import Kind, Step
+from maxtool.files.content import Contents
 
 # What runs a step in a process of its own: it is given the folder of the build file, the step, and
 # where to send what came of it, a ``Sent``.

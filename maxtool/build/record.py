@@ -13,9 +13,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from maxtool import __version__
-from maxtool.build.content import MISSING, Contents
 from maxtool.build.step import Step
 from maxtool.files import staged
+from maxtool.files.content import MISSING, Contents
 
 SCHEMA = "maxtool.build-step/1"
 # What each field of a record is in JSON.

@@ -70,10 +70,10 @@ def build(
     from multiprocessing import get_context
 
     from maxtool.build.building import Building, Limits
-    from maxtool.build.content import Contents
     from maxtool.build.record import Records
     from maxtool.build.steps import read_steps, selected
     from maxtool.cli.build_worker import STATE, run_step
+    from maxtool.files.content import Contents
 
     began = time.monotonic()
     kinds = _kinds()

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from maxtool.build.building import Sent
-from maxtool.build.content import Contents
 from maxtool.build.copying import check_file, copy
 from maxtool.build.record import Records
 from maxtool.build.step import Step
 from maxtool.cli.interrupts import end_at_once
 from maxtool.errors import MaxtoolError
 from maxtool.files import sha256, staged
+from maxtool.files.content import Contents
 
 # Kinds that are commands with an output of their own.
 WRITING = ("convert", "compile")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from maxtool.build import content
 from maxtool.build.building import Building, Limits, Outcome
-from maxtool.build.content import MISSING, Contents
 from maxtool.build.record import Records
 from maxtool.build.steps import read_steps, selected
+from maxtool.files import content
+from maxtool.files.content import MISSING, Contents
 from tests.build.pretended import KINDS, LOG, work
 
 FILE = """

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from maxtool.build.content import Contents
 from maxtool.build.record import Record, Records, made_with
 from maxtool.build.step import Step
+from maxtool.files.content import Contents
 
 STEP = Step("x", "compile", ("compile", "s", "--target=cpu:x86-64-v3"), "s", None, ())
 

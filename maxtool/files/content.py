@@ -15,7 +15,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from maxtool.files import sha256, staged
+from maxtool.files.hashing import sha256
+from maxtool.files.staging import staged
 
 SETTLED_NS = 2_000_000_000
 MISSING = "missing"
