@@ -18,6 +18,7 @@ from maxtool.errors import UsageError
 
 if TYPE_CHECKING:
     from maxtool.conversion import Conversion, Report
+    from maxtool.conversion.current import Earlier
 
 SCHEMA = "maxtool.convert/2"
 
@@ -73,28 +74,51 @@ def convert(
         recipe=None if recipe is None else options.local_recipe(recipe),
         dtype=options.parse_dtype(dtype),
         quantize=quantized.parsed(),
-        force=force,
+        force=force or checks.if_changed,
         ignore=frozenset(ignore_config or ()),
         name=name,
         **files.parsed(),
         **edits.parsed(),
         verify=checks.verify,
         sha256=checks.sha256,
-        digests=out.json_mode,
+        digests=out.json_mode or checks.if_changed,
     )
-    brought = options.source(out, source, request.output, force=force)
+    brought = options.source(out, source, request.output, force=request.force)
     request = replace(request, source=brought.path, origin=brought.record)
     planned = conversion.prepare(request)
     for note in planned.notes:
         out.note(note)
+    earlier = _earlier(out, planned) if checks.if_changed else None
+    if earlier is not None and _is_current(out, earlier):
+        _show(out, planned, None, is_current=True)
+        return
     if dry_run:
         _show(out, planned, None)
         return
     with _telling_what_is_kept(out, planned), out.progress("converting", planned.nbytes) as advance:
         report = conversion.convert(planned, advance)
+    if earlier is not None:
+        with out.progress("noting what it was made of") as advance:
+            earlier.note(report, advance)
     for warning in report.warnings:
         out.warn(warning)
     _show(out, planned, report)
+
+
+def _earlier(out: Output, planned: Conversion) -> Earlier | None:
+    """The note of how the output was made; None where there can be none."""
+    from maxtool.conversion.current import Earlier
+
+    try:
+        return Earlier(planned)
+    except RuntimeError as error:
+        out.warn(f"no folder for a cache is known, so the output is made again: {error}")
+        return None
+
+
+def _is_current(out: Output, earlier: Earlier) -> bool:
+    with out.progress("comparing with what is there") as advance:
+        return earlier.is_current(advance)
 
 
 @contextmanager
@@ -114,10 +138,15 @@ def _telling_what_is_kept(out: Output, planned: Conversion) -> Iterator[None]:
         raise
 
 
-def _show(out: Output, planned: Conversion, report: Report | None) -> None:
-    """The plan, or what was done, as data."""
+def _show(
+    out: Output, planned: Conversion, report: Report | None, *, is_current: bool = False
+) -> None:
+    """The plan, what was done, or that nothing had to be, as data."""
     if out.json_mode:
-        out.data(SCHEMA, _as_json(planned, report))
+        out.data(SCHEMA, {**_as_json(planned, report), "up_to_date": is_current})
+        return
+    if is_current:
+        out.say(f"{planned.request.output}: up to date")
         return
     if report is None or out.verbose:
         from maxtool.weights.names import natural_key

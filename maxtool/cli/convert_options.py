@@ -58,6 +58,10 @@ class CheckOptions:
     sha256: Annotated[
         bool, options.flag("--sha256", help="Write a list of checksums, as sha256sum reads it.")
     ] = False
+    if_changed: Annotated[
+        bool,
+        options.flag("--if-changed", help="Replace an output unless it would be the same."),
+    ] = False
 
 
 Texts = list[str] | None

@@ -41,10 +41,14 @@ def new_journal(
     """
     if not request.resume or len(layout.files) < 2:
         return None
+    return Journal({**plan_identity(request, layout, recipe), **_sources(request, seen)})
+
+
+def plan_identity(request: Request, layout: Layout, recipe: Recipe | None) -> dict[str, str]:
+    """Return what decides the bytes of an output beside its source, each part by its name."""
     used = {} if recipe is None else {"the recipe": f"{recipe.name} {_content(recipe.file)}"}
     tables = {"names, types and metadata of the output": _tables(request, layout)}
-    sources = _sources(request, seen)
-    return Journal({"maxtool": __version__, **_options(request), **sources, **used, **tables})
+    return {"maxtool": __version__, **_options(request), **used, **tables}
 
 
 def kept_part(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from maxtool.files.hashing import sha256
@@ -29,7 +29,12 @@ class Contents:
         folder: The folder that paths are relative to.
         kept: The file that digests are kept in.
         again: Whether what was kept is not believed.
+
+    Attributes:
+        progress: Told the bytes that are hashed, since the last call.
     """
+
+    progress: Callable[[int], None] | None = None
 
     def __init__(self, folder: Path, kept: Path, *, again: bool = False) -> None:
         self.folder, self._file = folder, kept
@@ -46,7 +51,7 @@ class Contents:
             if known is not None and known[:-1] == stamp:
                 return str(known[-1])
             began = time.time_ns()
-            digest = sha256(file)
+            digest = sha256(file, self.progress)
         except OSError:
             return MISSING
         if began - status.st_ctime_ns > SETTLED_NS:

@@ -1,0 +1,128 @@
+"""Checks for ``convert --if-changed``: the same output is not made again, another one is."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from maxtool.cli.app import app
+from maxtool.files import content
+
+SOURCE = Path(__file__).resolve().parents[1] / "data" / "tiny-llama"
+CUT = "--split-max-size=30000"
+FIRST = "out-00001-of-"
+
+
+@pytest.fixture(autouse=True)
+def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(content, "SETTLED_NS", 0)
+    shutil.copytree(SOURCE, tmp_path / "source")
+    return tmp_path
+
+
+def converting(there: Path, *options: str, output: str = "out.gguf") -> Result:
+    given = [str(there / "source"), "-o", str(there / output), "--if-changed"]
+    return CliRunner().invoke(app, ["convert", *given, *options])
+
+
+def is_left(there: Path, *options: str, output: str = "out.gguf") -> bool:
+    """Return whether nothing was written, as it says."""
+    before = inodes(there)
+    done = converting(there, "--json", *options, output=output)
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)["up_to_date"]
+    assert said is (inodes(there) == before)
+    return bool(said)
+
+
+def inodes(there: Path) -> set[int]:
+    return {path.stat().st_ino for path in there.glob("out*")}
+
+
+@pytest.mark.parametrize(
+    ("output", "options"),
+    [
+        ("out.gguf", ()),
+        ("out.gguf", ("--quantize", "Q8_0")),
+        ("out.gguf", (CUT, "--sha256")),
+        ("out", ("--shard-size=30000", "--sha256")),
+        ("out.safetensors", ("--dtype", "float16")),
+        ("out.npz", ()),
+    ],
+)
+def test_the_same_is_left_as_it_is(there: Path, output: str, options: tuple[str, ...]) -> None:
+    assert not is_left(there, *options, output=output)
+    assert is_left(there, *options, output=output)
+    said = converting(there, *options, output=output)
+    assert said.stdout == f"{there / output}: up to date\n"
+    written = sorted(path for path in there.glob("out*") if path.is_file())
+    files = written or sorted(path for path in (there / output).iterdir() if path.is_file())
+    os.truncate(files[-1], 1)
+    assert not is_left(there, *options, output=output)
+    assert is_left(there, *options, output=output)
+
+
+@pytest.mark.parametrize(
+    "other", [("--dtype=float16",), ("--name=x",), ("--set=a=string:x",), ("--allow-nonfinite",)]
+)
+def test_other_options(there: Path, other: tuple[str, ...]) -> None:
+    assert not is_left(there)
+    assert not is_left(there, *other)
+    assert is_left(there, *other)
+    assert not is_left(there)
+
+
+@pytest.mark.parametrize("name", ["source/model.safetensors", "source/config.json", "out.gguf"])
+def test_a_byte_of_what_it_is_made_from_or_made_of(there: Path, name: str) -> None:
+    assert not is_left(there)
+    file = there / name
+    found = bytearray(file.read_bytes())
+    if name.endswith(".json"):
+        found += b"\n"
+    else:
+        found[-3] ^= 1
+    file.write_bytes(found)
+    assert not is_left(there)
+    assert is_left(there)
+
+
+def test_a_file_that_is_lost(there: Path) -> None:
+    assert not is_left(there, CUT)
+    next(there.glob(f"{FIRST}*")).unlink()
+    assert not is_left(there, CUT)
+    assert is_left(there, CUT)
+
+
+def test_a_plan_says_that_nothing_would_be_done(there: Path) -> None:
+    assert "would write" in converting(there, "--dry-run").stdout
+    assert converting(there).exit_code == 0
+    assert converting(there, "--dry-run").stdout.endswith(": up to date\n")
+
+
+@pytest.mark.parametrize("damage", ["", "[]", "{}", '{"written": 3}', "\0", "[" * 100_000])
+def test_a_damaged_note_counts_for_nothing(there: Path, damage: str) -> None:
+    assert not is_left(there)
+    (note,) = (there / "cache" / "maxtool" / "converted").glob("*.json")
+    note.write_text(damage)
+    assert not is_left(there)
+    assert is_left(there)
+
+
+def test_without_a_place_for_a_cache(there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Convert each time, and say why."""
+
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", nowhere)
+    for _ in range(2):
+        done = converting(there)
+        assert done.exit_code == 0
+        assert "made again: Could not determine home" in " ".join(done.stderr.split())
