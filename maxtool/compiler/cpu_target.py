@@ -53,7 +53,11 @@ RECORDED = (
     *("bf16", "dotprod", "f16c", "fma", "fullfp16", "i8mm", "neon", "sve", "sve2"),
 )
 
-# Instruction sets that kernels use only where a target asks for them: they were never run.
+# Sets that decide between kernels, each with one that goes with it: a hypervisor may give a CPU the
+# name of an older one, and pass on what it has besides.
+BESIDES = {"avx512bf16": "avx512f", "avx512vnni": "avx512bw"}
+
+# Instruction sets that kernels use only where a target asks for them: Linux may refuse their use.
 ASKED = ("amx-int8",)
 
 # Triples searched for a CPU name, in this order.
@@ -82,6 +86,7 @@ class CpuTarget:
     features: tuple[str, ...]  # instruction sets that matter here, sorted
     tile: RegisterTile
     host: bool  # whether it is the machine this runs on
+    added: tuple[str, ...] = ()  # those of the features that the name does not promise
     kind: ClassVar[str] = "cpu"
 
     @property
@@ -106,7 +111,8 @@ class CpuTarget:
     @property
     def tvm(self) -> Any:  # noqa: ANN401 - tvm ships no types
         """The ``tvm.target.Target``."""
-        return _llvm_target(self.triple, self.cpu, wide="avx512f" in self.features)
+        wide = WIDE_VECTORS if "avx512f" in self.features else ()
+        return _llvm_target(self.triple, self.cpu, (*wide, *(f"+{name}" for name in self.added)))
 
     @property
     def manifest(self) -> dict[str, object]:
@@ -146,7 +152,7 @@ def _host() -> CpuTarget:
         hint = f"it takes what LLVM calls a CPU like this one ({machine.cpu}), such as x86-64-v3"
         raise UsageError(f"{HOST_CPU}={name}: there is no such CPU for {machine.triple}", hint=hint)
     target = _describe(machine.triple, name, host=True)
-    if lacking := sorted(set(target.features) - set(machine.features)):
+    if lacking := sorted(set(target.features) - {*machine.features, *_kernel_flags()}):
         what = f"{HOST_CPU}={name}: this machine ({machine.cpu}) has no {', '.join(lacking)}"
         raise MachineLacks(what, hint=f"unset it; to compile for another machine: cpu:{name}")
     return target
@@ -160,8 +166,15 @@ def _machine() -> CpuTarget:
     cpu = codegen.llvm_get_system_cpu()
     target = _describe(triple, cpu, host=True)
     flags = _kernel_flags()
-    if not flags or set(target.features) <= flags:
+    if not flags:
         return target
+    if set(target.features) <= flags:
+        added = tuple(
+            name
+            for name, beside in BESIDES.items()
+            if name in flags and beside in target.features and name not in target.features
+        )
+        return _describe(triple, cpu, host=True, added=added)
     level = next((cpu for cpu, flag in LEVELS.items() if flag in flags), "x86-64")
     return _describe(triple, level, host=True)
 
@@ -208,17 +221,18 @@ def _unknown(name: str) -> UsageError:
     return UsageError(f"no CPU {name!r}", hint=f"{meant}Known: {listing}; or a triple")
 
 
-def _describe(triple: str, cpu: str, *, host: bool) -> CpuTarget:
-    feature_names = codegen.llvm_get_cpu_features(_llvm_target(triple, cpu, wide=False))
+def _describe(triple: str, cpu: str, *, host: bool, added: tuple[str, ...] = ()) -> CpuTarget:
+    promised = codegen.llvm_get_cpu_features(_llvm_target(triple, cpu))
+    feature_names = {*promised, *added}
     features = tuple(sorted(set(RECORDED) & feature_names))
     vectors = next(feature for feature in (*TILES, "sse2") if feature in {*feature_names, "sse2"})
     pairs = next((feature for feature in features if PAIRS.get(feature) == vectors), None)
     tile = replace(TILES[vectors], pairs=pairs) if pairs else TILES[vectors]
-    return CpuTarget(triple=triple, cpu=cpu, features=features, tile=tile, host=host)
+    return CpuTarget(triple, cpu, features, tile, host, added)
 
 
-def _llvm_target(triple: str, cpu: str, *, wide: bool) -> Any:  # noqa: ANN401
-    return tvm.target.Target(_spec(triple, cpu, WIDE_VECTORS if wide else ()))
+def _llvm_target(triple: str, cpu: str, attributes: tuple[str, ...] = ()) -> Any:  # noqa: ANN401
+    return tvm.target.Target(_spec(triple, cpu, attributes))
 
 
 def _spec(triple: str, cpu: str, attributes: tuple[str, ...] = ()) -> dict[str, object]:

@@ -124,6 +124,26 @@ def test_each_recorded_instruction_set_is_asked_for(machine: Callable[[str], Non
     assert (cpu_target().cpu, "avx512vnni" in cpu_target().features) == ("x86-64-v4", False)
 
 
+def test_sets_beside_those_that_the_name_promises(machine: Callable[[str], None]) -> None:
+    """A virtual machine may pass an older CPU's name on, and the sets of the one that it is."""
+    flags = "fpu sse2 avx2 fma f16c avx512f avx512bw avx512_vnni avx512_bf16 amx_int8"
+    machine(flags)
+    target = cpu_target()
+    assert (target.cpu, target.added) == ("cascadelake", ("avx512bf16",))
+    assert target.tile.pairs == "avx512bf16"
+    assert "+avx512bf16" in target.tvm.attrs["mattr"]
+    assert "avx512bf16" in target.manifest["features"]
+    machine(f"{flags} avx512_fp16 avx_vnni")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(HOST_CPU, "sapphirerapids")
+        assert cpu_target().added == ()
+
+
+def test_sets_that_nothing_goes_with_are_not_added(machine: Callable[[str], None]) -> None:
+    machine("fpu sse2 avx2 fma avx512_vnni avx512_bf16")
+    assert (cpu_target().cpu, cpu_target().added) == ("x86-64-v3", ())
+
+
 ALL = "fpu sse2 avx2 fma f16c avx512f avx512bw avx512_vnni"
 LESSER = {"x86-64": "sse2", "x86-64-v2": "sse2", "x86-64-v3": "avx2", "x86-64-v4": "avx512f"}
 

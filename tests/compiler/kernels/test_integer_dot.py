@@ -7,6 +7,7 @@ makes for a machine that has the set is searched for its instructions.
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from functools import partial
 
@@ -15,7 +16,7 @@ import pytest
 from tvm import tirx
 from tvm.tirx.script.builder import ir
 
-from maxtool.compiler.cpu_target import cpu_target
+from maxtool.compiler.cpu_target import CpuTarget, cpu_target
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu.integer_dot import (
     SETS,
@@ -31,9 +32,12 @@ from maxtool.compiler.kernels.cpu.tile_dot import Place, TileDot
 from maxtool.compiler.quantized_layout import layout_of
 from maxtool.compiler.quantized_packing import pack_quantized
 from maxtool.quantization import QuantizationEncoding, dequantize
+from maxtool.runtime.loader.errors import MachineLacks
+from maxtool.runtime.loader.host import TILES, check_machine
+from tests.aarch64.emulation import EMULATED
 from tests.effort import thinned
 
-from .harness import HOST, call, compiled, error, normal
+from .harness import HOST, call, compiled, compiled_for, error, normal
 from .quantized_numbers import SAME_INTEGERS, blocks_of, rounded
 
 E = QuantizationEncoding
@@ -54,11 +58,27 @@ CPUS = {
 # Features with which LLVM has the instructions of a set besides the set's own.
 ALSO = {"avxvnni": "avx512vnni"}
 NATIVE = [name for name in SETS if {name, ALSO.get(name)} & set(HOST.features)]
+TILED = cpu_target(f"cpu:{CPUS[TILES][0]}")
 
 
-def agrees(machine: InstructionSet, encoding: QuantizationEncoding) -> None:
+def has_tiles() -> bool:
+    """Tell whether this machine has AMX and gives leave to use it."""
+    try:
+        check_machine(TILED.manifest)
+    except MachineLacks:
+        return False
+    return EMULATED not in os.environ
+
+
+# They are used only where they are asked for.
+TARGETS = dict.fromkeys(NATIVE, HOST) | ({TILES: TILED} if has_tiles() else {})
+
+
+def agrees(
+    machine: InstructionSet, encoding: QuantizationEncoding, target: CpuTarget = HOST
+) -> None:
     """Compare products of one row and of several with those of the same integers."""
-    function = compiled(quantized_linear, machine, encoding.name)
+    function = compiled_for(target, quantized_linear(machine, encoding.name))
     n, k = 21, 768
     blocks = blocks_of(0, encoding, n, k)
     packed, weight = pack_quantized(blocks, encoding), dequantize(blocks, encoding).astype("f8")
@@ -161,9 +181,9 @@ def written_out(dot: IntegerDot) -> IntegerDot:
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS, ids=lambda each: each.name)
-@pytest.mark.parametrize("name", NATIVE)
+@pytest.mark.parametrize("name", TARGETS)
 def test_what_this_machine_runs(name: str, encoding: QuantizationEncoding) -> None:
-    agrees(SETS[name], encoding)
+    agrees(SETS[name], encoding, TARGETS[name])
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS, ids=lambda each: each.name)
