@@ -29,7 +29,7 @@ MEMORY = Path("/proc/meminfo")
 NOT_KEYS = frozenset(
     {
         *("json", "quiet", "verbose", "no-color", "help", "dry-run", "output", "force"),
-        *("html", "profile", "markdown", "if-changed"),
+        *("html", "profile", "markdown", "if-changed", "shards"),
     }
 )
 

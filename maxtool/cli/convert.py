@@ -14,6 +14,7 @@ from maxtool.cli import complete, options, units
 from maxtool.cli.convert_options import CheckOptions, EditOptions, FileOptions
 from maxtool.cli.output import Output
 from maxtool.cli.quantizing import QuantizeOptions
+from maxtool.cli.spreading import FINISH, SpreadOptions, Way
 from maxtool.errors import UsageError
 
 if TYPE_CHECKING:
@@ -62,11 +63,13 @@ def convert(
     files: FileOptions = FileOptions(),  # noqa: B008 - frozen
     checks: CheckOptions = CheckOptions(),  # noqa: B008 - frozen
     edits: EditOptions = EditOptions(),  # noqa: B008 - frozen
+    spread: SpreadOptions = SpreadOptions(),  # noqa: B008 - frozen
 ) -> None:
     """Rewrite a checkpoint as GGUF or as a Hugging Face folder, losing nothing not asked for."""
     from maxtool import conversion
     from maxtool.conversion import request as asked
 
+    spread.check()
     request = asked.Request(
         source=Path(source),
         output=options.local_output(output),
@@ -82,6 +85,7 @@ def convert(
         verify=checks.verify,
         sha256=checks.sha256,
         digests=out.json_mode or checks.if_changed,
+        in_shares=spread.is_asked,
     )
     brought = options.source(out, source, request.output, force=request.force)
     request = replace(request, source=brought.path, origin=brought.record)
@@ -90,19 +94,20 @@ def convert(
         out.note(note)
     earlier = _earlier(out, planned) if checks.if_changed else None
     if earlier is not None and _is_current(out, earlier):
-        _show(out, planned, None, is_current=True)
+        _show_current(out, planned)
         return
+    way = spread.way(out, planned)
     if dry_run:
-        _show(out, planned, None)
+        _show(out, way, None)
         return
-    with _telling_what_is_kept(out, planned), out.progress("converting", planned.nbytes) as advance:
-        report = conversion.convert(planned, advance)
-    if earlier is not None:
-        with out.progress("noting what it was made of") as advance:
-            earlier.note(report, advance)
+    with _telling_what_is_kept(out, way), out.progress(way.label, way.planned.nbytes) as meter:
+        report = way.run(meter)
+    if earlier is not None and way.is_whole:
+        with out.progress("noting what it was made of") as meter:
+            earlier.note(report, meter)
     for warning in report.warnings:
         out.warn(warning)
-    _show(out, planned, report)
+    _show(out, way, report)
 
 
 def _earlier(out: Output, planned: Conversion) -> Earlier | None:
@@ -122,31 +127,36 @@ def _is_current(out: Output, earlier: Earlier) -> bool:
 
 
 @contextmanager
-def _telling_what_is_kept(out: Output, planned: Conversion) -> Iterator[None]:
-    """Say how many files are kept for ``--resume`` if the block is interrupted, or fails."""
-    from maxtool.files import kept_parts
+def _telling_what_is_kept(out: Output, way: Way) -> Iterator[None]:
+    """Say how many files are kept for the next run if the block is interrupted, or fails."""
+    from maxtool.conversion import kept_files
 
     try:
         yield
     except UsageError:
         raise
     except BaseException:
-        kept = kept_parts(planned.request.output) if planned.request.resume else []
+        kept = kept_files(way.planned)
         if kept:
-            files = units.plural(len(planned.layout.files), "file")
-            out.note(f"{len(kept)} of {files} are kept; the same command goes on with them")
+            files = units.plural(len(way.planned.layout.files), "file")
+            out.note(f"{kept} of {files} are kept; the same command goes on with them")
         raise
 
 
-def _show(
-    out: Output, planned: Conversion, report: Report | None, *, is_current: bool = False
-) -> None:
-    """The plan, what was done, or that nothing had to be, as data."""
+def _show_current(out: Output, planned: Conversion) -> None:
+    """That nothing had to be done, as data."""
     if out.json_mode:
-        out.data(SCHEMA, {**_as_json(planned, report), "up_to_date": is_current})
-        return
-    if is_current:
+        out.data(SCHEMA, {**_as_json(planned, None), "up_to_date": True, "share": None})
+    else:
         out.say(f"{planned.request.output}: up to date")
+
+
+def _show(out: Output, way: Way, report: Report | None) -> None:
+    """The plan, or what was done, as data."""
+    planned = way.planned
+    if out.json_mode:
+        said = {"up_to_date": False, "share": way.share or None}
+        out.data(SCHEMA, {**_as_json(planned, report), **said})
         return
     if report is None or out.verbose:
         from maxtool.weights.names import natural_key
@@ -160,9 +170,21 @@ def _show(
     size = f"{planned.nbytes} bytes ({units.binary_size(planned.nbytes)})"
     recipe = f"recipe {planned.recipe.name}" if planned.recipe else "no recipe"
     read_back = " (read back)" if report is not None and planned.request.verify else ""
-    if report is not None and report.kept:
+    if report is not None and report.kept and way.share != FINISH:
         read_back += f" ({len(report.kept)} of {len(planned.layout.files)} files kept)"
-    out.say(f"{verb} {_named(planned)}: {recipe}, tensors: {types}, {size}{read_back}")
+    named = _named(planned) if way.is_whole else _named_share(way)
+    if not planned.layout.files:
+        out.say(f"{verb} {named}: there are fewer files than shares")
+        return
+    out.say(f"{verb} {named}: {recipe}, tensors: {types}, {size}{read_back}")
+
+
+def _named_share(way: Way) -> str:
+    """A share, and the files that it has."""
+    from maxtool.weights.names import first_of
+
+    files = first_of([file.name for file in way.planned.layout.files], 3) or "nothing"
+    return f"share {way.share} of {way.planned.request.output}, {files}"
 
 
 def _named(planned: Conversion) -> str:

@@ -18,6 +18,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "maxtool convert llama.gguf -o llama-folder --dtype bfloat16",
         "maxtool convert Llama-3.2-1B -o llama.gguf --split-max-size 2G --dry-run",
         "maxtool convert Llama-3.1-70B -o llama --shard-size 5GB --resume",
+        "maxtool convert Llama-3.1-70B -o llama --shard-size 5GB --shards 3/16",
+        "maxtool convert Llama-3.1-70B -o llama --shard-size 5GB --shards finish",
         "maxtool convert Llama-3.2-1B -o merged --merge-lora my-adapter --verify",
         "maxtool convert my-adapter -o my-adapter.gguf --base Llama-3.2-1B",
         "maxtool convert a.gguf -o b.gguf --no-recipe --set general.name=Mine",

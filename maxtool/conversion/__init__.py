@@ -2,5 +2,6 @@
 
 from maxtool.conversion.engine import Conversion, Report, convert, prepare
 from maxtool.conversion.request import Request
+from maxtool.conversion.shares import kept_files
 
-__all__ = ["Conversion", "Report", "Request", "convert", "prepare"]
+__all__ = ["Conversion", "Report", "Request", "convert", "kept_files", "prepare"]

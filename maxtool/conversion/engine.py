@@ -30,7 +30,15 @@ from maxtool.conversion.streaming import chunks, made, stored_slabs
 from maxtool.conversion.verification import verify_safetensors
 from maxtool.conversion.writers import WRITERS
 from maxtool.errors import UsageError
-from maxtool.files import Journal, check_output, check_parts, check_space, sha256
+from maxtool.files import (
+    FinishedPart,
+    Journal,
+    PartFolder,
+    check_output,
+    check_parts,
+    check_space,
+    sha256,
+)
 from maxtool.quantization import QuantizationEncoding, accelerated
 from maxtool.quantization.scheme import files_read
 from maxtool.recipe import (
@@ -235,16 +243,23 @@ def _matched(checkpoint: Checkpoint, request: Request) -> Plan:
     return planned
 
 
-def convert(conversion: Conversion, progress: Callable[[int], None] | None = None) -> Report:
-    """Run a planned conversion; ``progress`` is told the bytes written since the last call."""
+def convert(
+    conversion: Conversion,
+    progress: Callable[[int], None] | None = None,
+    shared: PartFolder | None = None,
+) -> Report:
+    """Run a planned conversion; ``progress`` is told the bytes written since the last call.
+
+    Files with tensors are not written but taken from the folder ``shared``, where there is one.
+    """
     request, layout = conversion.request, conversion.layout
     report = Report(request.output, conversion.nbytes)
     quick = accelerated(conversion.quantized_elements, report.warnings.append)
     recipe, seen = conversion.recipe, conversion.checkpoint.seen
-    journal = new_journal(request, layout, recipe, seen)
+    journal = None if shared else new_journal(request, layout, recipe, seen)
     with staged_layout(request, layout, journal) as folder, trusted(journal), quick:
         for file in layout.files:
-            _finish(conversion, file, folder / file.name, report, journal, progress)
+            _finish(conversion, file, folder / file.name, report, shared or journal, progress)
         for name, data in layout.beside.items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_bytes(data)
@@ -253,8 +268,8 @@ def convert(conversion: Conversion, progress: Callable[[int], None] | None = Non
                 progress(len(data))
         if request.verify:
             for file in layout.files:
-                payloads = _payloads(conversion, file, Report(request.output, 0))
-                read_back(folder / file.name, file, payloads, request.target, request.output)
+                if shared is None or not shared.is_verified(file.name):
+                    _read_back(conversion, file, folder / file.name)
         if layout.checksums:
             (folder / layout.checksums).write_bytes(checksum_lines(report.sha256))
         conversion.checkpoint.check_unchanged()
@@ -297,7 +312,8 @@ def _check_free(conversion: Conversion) -> None:
         check_output(request.output, force=request.force, sources=sources)
     else:
         check_parts(request.output, replaced, force=request.force, sources=sources)
-    check_space(request.output, conversion.nbytes)
+    if not request.in_shares:  # of which each needs only its own
+        check_space(request.output, conversion.nbytes)
 
 
 # --- streaming -----------------------------------------------------------------------------------
@@ -308,12 +324,15 @@ def _finish(
     file: TensorFile,
     path: Path,
     report: Report,
-    journal: Journal | None,
+    journal: Journal | PartFolder | None,
     progress: Callable[[int], None] | None,
 ) -> None:
-    """Write a file, unless an earlier run has finished it."""
+    """Write a file, unless an earlier run has finished it, or it is among the parts of others."""
     own = Report(report.output, 0)
-    kept = kept_part(journal, path, report.warnings.append, progress) if journal else None
+    if isinstance(journal, PartFolder):
+        kept: FinishedPart | None = journal.bring(path, progress).part
+    else:
+        kept = kept_part(journal, path, report.warnings.append, progress) if journal else None
     if kept is not None:
         report.kept.append(file.name)
         own.warnings += kept.remarks.get("warnings", ())
@@ -322,7 +341,7 @@ def _finish(
     else:
         hashed = conversion.request.hashed or journal is not None
         digest = _write(conversion, file, path, own, progress, hashed=hashed)
-        if journal is not None and digest is not None:
+        if isinstance(journal, Journal) and digest is not None:
             remarks = {"warnings": own.warnings, "rounded": sorted(own.rounded)}
             journal.add(path, digest, remarks)
     if conversion.request.hashed and digest is not None:
@@ -348,6 +367,31 @@ def _write(
     if request.target in SHARDED:
         verify_safetensors(path, specs, request.output)
     return None if digest is None else digest.hexdigest()
+
+
+def write_part(
+    conversion: Conversion,
+    file: TensorFile,
+    path: Path,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[str, Report]:
+    """Write one file of an output by itself: its SHA-256, and what is to be said about it.
+
+    ``ChangedFile`` if the source was changed before all of it was written.
+    """
+    report = Report(path, 0)
+    digest = _write(conversion, file, path, report, progress, hashed=True)
+    if conversion.request.verify:
+        _read_back(conversion, file, path)
+    conversion.checkpoint.check_unchanged()
+    return str(digest), report
+
+
+def _read_back(conversion: Conversion, file: TensorFile, path: Path) -> None:
+    """Compare a file that was written with the source, converted once more."""
+    request = conversion.request
+    payloads = _payloads(conversion, file, Report(request.output, 0))
+    read_back(path, file, payloads, request.target, request.output)
 
 
 def _payloads(conversion: Conversion, file: TensorFile, report: Report) -> Iterator[Payload]:

@@ -59,6 +59,7 @@ class Request:
         base: The base model of an adapter that is converted: its folder, or its GGUF file.
         split_max_size: Bytes of tensors in a split of GGUF at most; one file when not given.
         resume: Whether finished files are kept if it is interrupted, and used by the next run.
+        in_shares: Whether its files are written by several processes, a share of them each.
         origin: The name and commit of the repository that the source was brought from.
     """
 
@@ -83,6 +84,7 @@ class Request:
     adapter: Path | None = None
     base: Path | None = None
     resume: bool = False
+    in_shares: bool = False
     origin: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -161,6 +163,10 @@ class Request:
         if self.split_max_size is not None and self.target != "gguf":
             what = f"--split-max-size is of GGUF, and the output is {self.target}"
             raise UsageError(what, file=self.output, hint="safetensors have --shard-size")
+        if self.in_shares and self.most_bytes is None:
+            what = "the output is one file, and shares are of an output of several"
+            hint = "--split-max-size SIZE cuts a GGUF file, --shard-size SIZE safetensors"
+            raise UsageError(what, file=self.output, hint=hint)
 
 
 def parse_target(text: str) -> Target:

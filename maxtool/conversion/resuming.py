@@ -18,6 +18,7 @@ from maxtool.conversion.request import Request
 from maxtool.conversion.writers import WRITERS
 from maxtool.errors import ChangedFile, VerificationFailed
 from maxtool.files import FinishedPart, Journal
+from maxtool.files.finished import MadeOf
 from maxtool.quantization.scheme import files_read
 from maxtool.recipe import Recipe
 from maxtool.weights.source_file import Stamp, open_source, stamp
@@ -41,7 +42,14 @@ def new_journal(
     """
     if not request.resume or len(layout.files) < 2:
         return None
-    return Journal({**plan_identity(request, layout, recipe), **_sources(request, seen)})
+    return Journal(made_of(request, layout, recipe, seen))
+
+
+def made_of(
+    request: Request, layout: Layout, recipe: Recipe | None, seen: Mapping[Path, Stamp]
+) -> MadeOf:
+    """Description of what an output is made of, on which runs that make it together must agree."""
+    return {**plan_identity(request, layout, recipe), **_sources(request, seen)}
 
 
 def plan_identity(request: Request, layout: Layout, recipe: Recipe | None) -> dict[str, str]:

@@ -37,7 +37,7 @@ class Journal:
     def go_on(self, hidden: Path) -> None:
         """Continue what an earlier run began; ``UsageError`` if that was made of other things."""
         earlier = found(hidden)
-        if problems := _differences(earlier.made_of, self.made_of):
+        if problems := differences(earlier.made_of, self.made_of):
             what = "what an earlier run with --resume has finished was made of something else"
             over = f"without --resume, or after rm -r {shlex.quote(str(hidden))}"
             hint = f"give the command that was interrupted, or start over: {over}"
@@ -75,8 +75,8 @@ class Journal:
             os.fsync(stream.fileno())
 
 
-def _differences(then: MadeOf, now: MadeOf) -> list[str]:
-    """The differences, in words."""
+def differences(then: MadeOf, now: MadeOf) -> list[str]:
+    """The differences of two outputs in what they are made of, in words."""
     keys = dict.fromkeys((*now, *then))
     return [_said(key, then, now) for key in keys if then.get(key) != now.get(key)]
 

@@ -26,7 +26,12 @@ _announced: list[tuple[Path, Path, os.stat_result]] = []
 
 @contextmanager
 def staged(
-    path: Path, *, folder: bool = False, replace: bool = True, journal: Journal | None = None
+    path: Path,
+    *,
+    folder: bool = False,
+    replace: bool = True,
+    journal: Journal | None = None,
+    told: bool = True,
 ) -> Iterator[Path]:
     """Yield a hidden path beside ``path`` to write to; put it in place when the block succeeds.
 
@@ -36,6 +41,7 @@ def staged(
         replace: Whether it replaces what is there then; ``OutputExists`` if it may not.
         journal: The journal that keeps finished files of the folder if the block fails, for the
             next run that has one; ``UsageError`` if that may not go on with what it finds.
+        told: Whether :func:`written` names it.
     """
     where = place(path)
     held = scratch.beside(where)
@@ -45,7 +51,8 @@ def staged(
             held.staging.mkdir(exist_ok=True)
         yield held.staging
         _flush(held.staging)
-        _announced.append((path, where, held.staging.lstat()))
+        if told:
+            _announced.append((path, where, held.staging.lstat()))
         if journal is not None:
             journal.placing(held.staging)
         _put(held, replace=replace)

@@ -1,0 +1,101 @@
+"""The options by which a conversion is spread over several processes, and machines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from maxtool.cli import complete
+from maxtool.errors import UsageError
+
+if TYPE_CHECKING:
+    from maxtool.cli.output import Output
+    from maxtool.cli.progress import Meter
+    from maxtool.conversion import Conversion, Report
+
+SHARE = re.compile(r"(\d{1,5})/(\d{1,5})", re.ASCII)
+FINISH = "finish"
+
+
+@dataclass(frozen=True)
+class Way:
+    """The way in which a conversion is run.
+
+    Attributes:
+        planned: What this process writes.
+        run: What writes it, and tells a meter of bytes.
+        label: What is done, while it is.
+        share: Which share that is, or ``finish``; empty where it is all.
+    """
+
+    planned: Conversion
+    run: Callable[[Meter], Report]
+    label: str = "converting"
+    share: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether the output is there once it was run."""
+        return self.share in ("", FINISH)
+
+
+@dataclass(frozen=True)
+class SpreadOptions:
+    """The share that is written here."""
+
+    shards: Annotated[
+        str | None,
+        typer.Option(
+            "--shards",
+            metavar="I/N",
+            help="Write share I of N of the files only; 'finish' then makes the output of them.",
+            autocompletion=complete.one_of(FINISH),
+        ),
+    ] = None
+
+    @property
+    def is_asked(self) -> bool:
+        """Return whether several processes write the output."""
+        return self.shards is not None
+
+    def check(self) -> None:
+        """Refuse what is no share."""
+        if self.shards not in (None, FINISH):
+            _numbers(str(self.shards))
+
+    def way(self, _out: Output, planned: Conversion) -> Way:
+        """The way in which a conversion is run that these options ask for."""
+        from maxtool import conversion
+        from maxtool.conversion import shares
+
+        if self.shards is None:
+            return Way(planned, lambda meter: conversion.convert(planned, meter))
+        folder = shares.folder_of(planned)
+        if self.shards == FINISH:
+            shares.check_parts_of(planned, folder)
+            return Way(
+                planned, lambda meter: shares.finish(planned, folder, meter), "checking", FINISH
+            )
+        share = shares.Share(*_numbers(self.shards))
+        return Way(
+            share.part_of(planned),
+            lambda meter: shares.write_share(planned, share, folder, meter),
+            share=str(share),
+        )
+
+
+def _numbers(text: str) -> tuple[int, int]:
+    """The numbers of a share as a user writes it, such as ``3/16``; it is counted from 1."""
+    match = SHARE.fullmatch(text)
+    number, of = map(int, match.groups()) if match else (0, 0)
+    if not 1 <= number <= of:
+        hint = None
+        if match and number == 0 and of:
+            hint = f"shares are counted from 1: 1/{of} to {of}/{of}, in Slurm --array=1-{of}"
+        what = f"--shards takes I/N with I from 1 to N, such as 3/16, or {FINISH}"
+        raise UsageError(f"{what}, not {text!r:.80}", hint=hint)
+    return number, of
