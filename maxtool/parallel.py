@@ -6,8 +6,9 @@ NumPy lets go of the interpreter lock while it computes, so threads run side by 
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from types import TracebackType
@@ -28,6 +29,9 @@ BEHIND = 2
 # glibc's DEFAULT_MMAP_THRESHOLD_MAX, less its own header and a page.
 LEARNT_FROM = (32 << 20) - (8 << 10)
 
+# What a thread of :func:`in_order` is told apart by.
+_local = threading.local()
+
 
 def usable_cores() -> int:
     """Return the number of cores this process may use."""
@@ -46,15 +50,17 @@ def in_parts(
         step: How many of them a part has; the last has fewer, and those of threads have more.
         work: Must not depend on the order of the parts. Thread-local settings such as
             ``numpy.errstate`` are made inside it.
-        threads: At most so many; 1 where the operations are so short that threads spend what they
-            gain on the interpreter lock, as in casts and in encoding without a search.
+        threads: At most so many, and one within a call of :func:`in_order`; 1 where the operations
+            are so short that threads spend what they gain on the interpreter lock, as in casts and
+            in encoding without a search.
 
     Returns:
         The results, those of each thread together. What ``work`` raises is raised when all threads
         have ended.
     """
     _keep_freed_memory()
-    threads = min(threads, usable_cores(), total // (2 * THREAD_PARTS * step))
+    most = 1 if getattr(_local, "works", False) else usable_cores()
+    threads = min(threads, most, total // (2 * THREAD_PARTS * step))
     if threads < 2:
         return [work(part) for part in _parts(total, step)]
     parts = _parts(total, THREAD_PARTS * step)
@@ -64,6 +70,32 @@ def in_parts(
             for first in range(threads)
         ]
         return [result for share in shares for result in share.result()]
+
+
+def in_order(calls: Iterable[Callable[[], Result] | None], threads: int) -> Generator[Result]:
+    """Make calls on ``threads`` threads, and yield what they return in their order.
+
+    As many more are made ahead, and ``calls`` is iterated by the thread that asks for results.
+    Where it gives None, it goes on once all results before that have been taken. What a call
+    raises is raised in its place. Close the iterator to end the threads before it is exhausted.
+    """
+    _keep_freed_memory()
+    waiting: deque[Future[Result]] = deque()
+    pool = ThreadPoolExecutor(threads, initializer=_begin_work)
+    try:
+        for call in calls:
+            while waiting and (call is None or len(waiting) >= 2 * threads):
+                yield waiting.popleft().result()
+            if call is not None:
+                waiting.append(pool.submit(call))
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _begin_work() -> None:
+    _local.works = True
 
 
 class Behind:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
 from maxtool import parallel
-from maxtool.parallel import BEHIND, THREAD_PARTS, Behind, in_parts
+from maxtool.parallel import BEHIND, THREAD_PARTS, Behind, in_order, in_parts
 
 
 @pytest.fixture(params=[1, 2, 64])
@@ -54,6 +57,57 @@ def test_one_thread_if_asked() -> None:
     names = in_parts(1000, 1, lambda _part: threading.current_thread().name, threads=1)
     assert set(names) == {threading.current_thread().name}
     assert len(names) == 1000
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_results_keep_the_order_of_their_calls(threads: int) -> None:
+    def slow(number: int) -> int:
+        time.sleep(0.002 * (number % 3))
+        return number
+
+    calls = [partial(slow, number) for number in range(30)]
+    assert list(in_order(calls, threads)) == list(range(30))
+
+
+def test_results_are_made_ahead_up_to_a_limit_and_to_a_pause() -> None:
+    asked: list[int] = []
+
+    def calls() -> Iterator[Callable[[], int] | None]:
+        for number in range(20):
+            if number == 10:
+                yield None
+            asked.append(number)
+            yield partial(int, number)
+
+    results = in_order(calls(), 2)
+    ahead = []
+    for number in range(20):
+        assert next(results) == number
+        ahead.append(len(asked) - number - 1)
+    assert max(ahead) == 4
+    assert ahead[5:10] == [4, 3, 2, 1, 0]
+
+
+def test_an_error_comes_in_its_place_and_ends_the_threads() -> None:
+    results = in_order([lambda: 1, lambda: 1 // 0, lambda: 2], 2)
+    assert next(results) == 1
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+    assert not [t for t in threading.enumerate() if t.name.startswith("ThreadPool")]
+
+
+def test_results_that_nobody_takes_end_the_threads() -> None:
+    results = in_order((partial(int, number) for number in range(100)), 3)
+    next(results)
+    results.close()
+    assert not [t for t in threading.enumerate() if t.name.startswith("ThreadPool")]
+
+
+def test_a_call_in_order_starts_no_threads_of_its_own() -> None:
+    def names() -> set[str]:
+        return set(in_parts(1000, 1, lambda _part: threading.current_thread().name))
+
+    assert {len(found) for found in in_order([names] * 4, 2)} == {1}
 
 
 def test_calls_behind_keep_their_order() -> None:

@@ -62,6 +62,16 @@ def convert(
     ignore_config: options.IgnoreConfig = None,
     files: FileOptions = FileOptions(),  # noqa: B008 - frozen
     checks: CheckOptions = CheckOptions(),  # noqa: B008 - frozen
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs",
+            "-j",
+            metavar="N",
+            min=1,
+            help="Threads that read and convert; one per core if absent.",
+        ),
+    ] = None,
     edits: EditOptions = EditOptions(),  # noqa: B008 - frozen
     spread: SpreadOptions = SpreadOptions(),  # noqa: B008 - frozen
 ) -> None:
@@ -86,6 +96,7 @@ def convert(
         sha256=checks.sha256,
         digests=out.json_mode or checks.if_changed,
         in_shares=spread.is_asked,
+        jobs=jobs,
     )
     brought = options.source(out, source, request.output, force=request.force)
     request = replace(request, source=brought.path, origin=brought.record)

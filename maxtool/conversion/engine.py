@@ -1,14 +1,14 @@
 """A conversion: planned from headers, then streamed tensor by tensor, whole or not at all.
 
-Memory is bounded by the largest tensor that is rearranged within its rows; all others are read,
-converted and written a few rows at a time.
+Memory is bounded by the largest tensor that is rearranged within its rows; all others are read and
+converted a few rows at a time, by as many threads as the request says, and written by one more.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,13 +20,13 @@ from maxtool.conversion.companions import replacing_companions
 from maxtool.conversion.description import described
 from maxtool.conversion.edits import edited
 from maxtool.conversion.layout import Layout, TensorFile, checksum_lines, laid_out, staged_layout
-from maxtool.conversion.output_tensors import Origin, TensorSource, is_rounded, planned_tensors
+from maxtool.conversion.output_tensors import TensorSource, planned_tensors
+from maxtool.conversion.payloads import PayloadMaker
 from maxtool.conversion.plain_copy import copied_description, copied_tensors
 from maxtool.conversion.read_back import read_back
 from maxtool.conversion.replaceable import strangers
 from maxtool.conversion.request import DIALECT, SHARDED, Request
 from maxtool.conversion.resuming import ONE_FILE, kept_part, new_journal, trusted
-from maxtool.conversion.streaming import chunks, made, stored_slabs
 from maxtool.conversion.verification import verify_safetensors
 from maxtool.conversion.writers import WRITERS
 from maxtool.errors import UsageError
@@ -39,6 +39,7 @@ from maxtool.files import (
     check_space,
     sha256,
 )
+from maxtool.parallel import usable_cores
 from maxtool.quantization import QuantizationEncoding, accelerated
 from maxtool.quantization.scheme import files_read
 from maxtool.recipe import (
@@ -54,7 +55,6 @@ from maxtool.recipe.quantized_types import QuantizedTypes
 from maxtool.recipe.recipe_files import RECIPE_SUFFIX
 from maxtool.weights import Checkpoint, TensorSpec, open_checkpoint
 from maxtool.weights.files_read import files_noted, named
-from maxtool.weights.formats.payload import Chunked, Payload
 from maxtool.weights.lora import is_adapter, merged
 from maxtool.weights.names import listed
 
@@ -128,6 +128,14 @@ class Conversion:
     def sources(self) -> tuple[Path, ...]:
         """Return the files that are read, which nothing may be written over."""
         return _sources(self.checkpoint, self.request)
+
+    @property
+    def maker(self) -> PayloadMaker:
+        """Return what makes the tensors of the output."""
+        request = self.request
+        jobs = request.jobs or usable_cores()
+        allow = request.allow_nonfinite
+        return PayloadMaker(self.checkpoint, self.plan, self.quantized, jobs, allow)
 
     @property
     def quantized_elements(self) -> dict[QuantizationEncoding, int]:
@@ -361,9 +369,10 @@ def _write(
 ) -> str | None:
     """Write a file; returns its checksum if it is ``hashed``."""
     request, specs = conversion.request, [spec for spec, _ in file.tensors]
-    arrays = _payloads(conversion, file, report)
     digest = hashlib.sha256() if hashed else None
-    WRITERS[request.target].write(path, specs, arrays, file.metadata, progress, digest)
+    warn, rounded = report.warnings.append, report.rounded.add
+    with conversion.maker.payloads(file.tensors, warn, rounded) as arrays:
+        WRITERS[request.target].write(path, specs, arrays, file.metadata, progress, digest)
     if request.target in SHARDED:
         verify_safetensors(path, specs, request.output)
     return None if digest is None else digest.hexdigest()
@@ -390,30 +399,5 @@ def write_part(
 def _read_back(conversion: Conversion, file: TensorFile, path: Path) -> None:
     """Compare a file that was written with the source, converted once more."""
     request = conversion.request
-    payloads = _payloads(conversion, file, Report(request.output, 0))
-    read_back(path, file, payloads, request.target, request.output)
-
-
-def _payloads(conversion: Conversion, file: TensorFile, report: Report) -> Iterator[Payload]:
-    """The payloads of a file, one after the other."""
-    return (_payload(conversion, spec, origin, report) for spec, origin in file.tensors)
-
-
-def _payload(conversion: Conversion, spec: TensorSpec, origin: Origin, report: Report) -> Payload:
-    """The payload of a tensor of the output, made while it is written."""
-    checkpoint, planned, warn = conversion.checkpoint, conversion.plan, report.warnings.append
-    allow = conversion.request.allow_nonfinite
-    if isinstance(origin, str):
-        parts = stored_slabs(checkpoint.stored(origin))
-        encoding = checkpoint.tensors[origin].encoding
-        stream = made(parts, spec, encoding, warn, allow_nonfinite=allow)
-    elif not isinstance(origin, OutputTensor):
-        return origin
-    else:
-        assert planned is not None  # noqa: S101 - for the type checker
-        if is_rounded(planned, origin):
-            report.rounded.add(origin.name)
-        chosen = conversion.quantized.types.get(origin.name)
-        importance = None if chosen is None else chosen.importance
-        stream = chunks(planned, spec, origin, warn, importance, allow_nonfinite=allow)
-    return Chunked(spec.stored_dtype, spec.stored_shape, stream)
+    with conversion.maker.payloads(file.tensors) as again:
+        read_back(path, file, again, request.target, request.output)

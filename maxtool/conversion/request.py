@@ -61,6 +61,7 @@ class Request:
         resume: Whether finished files are kept if it is interrupted, and used by the next run.
         in_shares: Whether its files are written by several processes, a share of them each.
         origin: The name and commit of the repository that the source was brought from.
+        jobs: How many threads read and convert; one per core when not given.
     """
 
     source: Path
@@ -86,6 +87,7 @@ class Request:
     resume: bool = False
     in_shares: bool = False
     origin: Mapping[str, str] = field(default_factory=dict)
+    jobs: int | None = None
 
     @property
     def most_bytes(self) -> int | None:

@@ -1,14 +1,16 @@
-"""The bytes of a tensor of the output, a few rows at a time.
+"""The bytes of a tensor of the output, a few rows at a time, each portion by a call of its own.
 
 Where rules only move whole rows, rows are read where they are stored, so that a tensor of any size
-takes the memory of a chunk; otherwise the tensor is made whole, and converted in chunks.
+takes the memory of a few portions; otherwise the tensor is made whole, and converted in portions.
+Calls may be made side by side: what they return is put together in their order.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -27,123 +29,162 @@ from maxtool.weights.stored_weight import StoredWeight
 from maxtool.weights.weight_data import lossy
 
 # Of the source, or of float32 elements if it is quantized. Rows are never parted.
-CHUNK_BYTES = 1 << 23
+CHUNK_BYTES = 1 << 22
 
 
-def chunks(
-    planned: Plan,
-    spec: TensorSpec,
-    emission: OutputTensor,
-    warn: Callable[[str], None],
-    importance: Float32 | None = None,
-    *,
-    allow_nonfinite: bool = False,
-) -> Iterator[Array]:
-    """The payload of a tensor, in order; ``warn`` is told what is odd about it in the end.
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Rows of a tensor, as they are stored.
+
+    Attributes:
+        first: How many rows come before, counted through all matrices.
+        read: Reads them.
+    """
+
+    first: int
+    read: Callable[[], Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A portion as it is written.
+
+    Attributes:
+        arrays: It, in parts that follow each other.
+        odd: How many of its values are not finite, or lost in a cast, by what is said of them.
+        source: The element type that it was cast from; None where it was not.
+    """
+
+    arrays: list[Array]
+    odd: Counter[str] = field(default_factory=Counter)
+    source: DType | None = None
+
+
+Call = Callable[[], Made]
+
+
+def calls(
+    planned: Plan, spec: TensorSpec, emission: OutputTensor, importance: Float32 | None = None
+) -> Iterator[Call | None]:
+    """The calls that make the payload of a tensor, in order; None before it is made whole.
 
     ``importance`` is that of the columns of its matrices, ``[matrices, row]``.
     """
     rows = gathered(planned, emission)
     kept = natural(planned, emission).encoding
     if rows is not None:
-        parts, encoding = _stored(planned, rows), rows.sources[0].encoding
-    elif kept is not None and kept is spec.encoding:
+        yield from made(_stored(planned, rows), spec, rows.sources[0].encoding, importance)
+        return
+    if 4 * spec.size > CHUNK_BYTES:
+        yield None  # what came before, perhaps another whole tensor, is no longer held
+    if kept is not None and kept is spec.encoding:
         whole = emission.apply([planned.read(name).data for name in emission.parameters])
-        parts, encoding = _slabs(whole), kept
+        yield from made(_slabs(whole), spec, kept, importance)
     else:
-        parts, encoding = _slabs(plain(planned, emission)), None
-    return made(parts, spec, encoding, warn, importance, allow_nonfinite=allow_nonfinite)
+        yield from made(_slabs(plain(planned, emission)), spec, None, importance)
 
 
-def _stored(planned: Plan, rows: Gathered) -> Iterator[Array]:
+def _stored(planned: Plan, rows: Gathered) -> Iterator[Portion]:
     """The rows as they are stored."""
     stored = [planned.checkpoint.stored(source.name) for source in rows.sources]
     step = max(1, CHUNK_BYTES // (4 * max(1, stored[0].row_elements)))
     for start in range(0, len(rows.numbers), step):
+        first = start
         for source, numbers in rows.runs(slice(start, start + step)):
-            yield stored[source].rows(numbers, range(stored[source].row_items))
+            columns = range(stored[source].row_items)
+            yield Portion(first, partial(stored[source].rows, numbers, columns))
+            first += len(numbers)
 
 
-def _slabs(array: Array) -> Iterator[Array]:
+def _slabs(array: Array) -> Iterator[Portion]:
     """Rows of the first dimension of an array; of one in order a view."""
-    row = array[:1].nbytes if array.ndim else array.nbytes
-    step = max(1, CHUNK_BYTES // max(1, row))
     if not array.ndim:
-        yield array
+        yield Portion(0, lambda: array)
         return
+    each = array[0].size // max(1, array.shape[-1]) if len(array) else 0
+    step = max(1, CHUNK_BYTES // max(1, array[:1].nbytes))
     for start in range(0, len(array), step):
-        yield array[start : start + step]
+        yield Portion(start * each, partial(array.__getitem__, slice(start, start + step)))
 
 
-def _packed(
-    parts: Iterator[Array], spec: TensorSpec, importance: Float32 | None
-) -> Iterator[Array]:
-    """The parts as the blocks that are written."""
-    assert spec.encoding is not None  # noqa: S101 - for the type checker
-    done = 0
-    for part in parts:
-        rows = part.reshape(-1, spec.shape[-1])
-        for matrix, some in _by_matrix(rows, done, spec.shape[-2] if importance is not None else 0):
-            columns = None if importance is None else importance[matrix]
-            yield quantize(some, spec.encoding, importance=columns, tensor=spec.name)
-        done += len(rows)
-
-
-def _by_matrix(rows: Array, done: int, each: int) -> Iterator[tuple[int, Array]]:
-    """Rows of a stack of matrices of ``each`` rows, parted where one ends; all at once if 0."""
-    start = 0
-    while start < len(rows):
-        matrix, passed = divmod(done + start, each) if each else (0, 0)
-        end = start + each - passed if each else len(rows)
-        yield matrix, rows[start:end]
-        start = end
-
-
-def stored_slabs(weight: StoredWeight) -> Iterator[Array]:
+def stored_slabs(weight: StoredWeight) -> Iterator[Portion]:
     """All rows of a weight as they are stored."""
     step = max(1, CHUNK_BYTES // (4 * max(1, weight.row_elements)))
     for start in range(0, weight.row_count, step):
         numbers = np.arange(start, min(start + step, weight.row_count))
-        yield weight.rows(numbers, range(weight.row_items))
+        yield Portion(start, partial(weight.rows, numbers, range(weight.row_items)))
 
 
 def made(
-    parts: Iterator[Array],
+    portions: Iterable[Portion],
     spec: TensorSpec,
     encoding: QuantizationEncoding | None,
-    warn: Callable[[str], None],
     importance: Float32 | None = None,
+) -> Iterator[Call]:
+    """The calls that decode each portion, and make of it the type or the blocks to write."""
+    return (partial(_made, portion, spec, encoding, importance) for portion in portions)
+
+
+def _made(
+    portion: Portion,
+    spec: TensorSpec,
+    encoding: QuantizationEncoding | None,
+    importance: Float32 | None,
+) -> Made:
+    values = portion.read()
+    if encoding and encoding is spec.encoding:
+        return Made([values])
+    if encoding:
+        values = dequantize(values, encoding, tensor=spec.name)
+    if spec.encoding is None:
+        return _cast(values, spec)
+    rows = values.reshape(-1, spec.shape[-1])
+    if importance is None:
+        return Made([quantize(rows, spec.encoding, tensor=spec.name)])
+    matrices = _by_matrix(rows, portion.first, spec.shape[-2])
+    return Made(
+        [
+            quantize(some, spec.encoding, importance=importance[matrix], tensor=spec.name)
+            for matrix, some in matrices
+        ]
+    )
+
+
+def _by_matrix(rows: Array, done: int, each: int) -> Iterator[tuple[int, Array]]:
+    """Rows of a stack of matrices of ``each`` rows, parted where one ends."""
+    start = 0
+    while start < len(rows):
+        matrix, passed = divmod(done + start, each)
+        end = start + each - passed
+        yield matrix, rows[start:end]
+        start = end
+
+
+def _cast(values: Array, spec: TensorSpec) -> Made:
+    odd, source = _counted(values), DType.from_numpy(values.dtype)
+    if source is spec.dtype:
+        return Made([values], odd, source)
+    converted, lost = cast(values, spec.dtype)
+    odd[LOST] += lost
+    return Made([converted], odd, source)
+
+
+def put_together(
+    portions: Iterable[Made],
+    spec: TensorSpec,
+    warn: Callable[[str], None],
     *,
     allow_nonfinite: bool = False,
 ) -> Iterator[Array]:
-    """The parts decoded, and as the type or the blocks that are written."""
-    if encoding and encoding is spec.encoding:
-        return parts
-    if encoding:
-        parts = (dequantize(part, encoding, tensor=spec.name) for part in parts)
-    if spec.encoding is not None:
-        return _packed(parts, spec, importance)
-    return _cast(parts, spec, warn, allow_nonfinite=allow_nonfinite)
-
-
-def _cast(
-    parts: Iterator[Array],
-    spec: TensorSpec,
-    warn: Callable[[str], None],
-    *,
-    allow_nonfinite: bool,
-) -> Iterator[Array]:
-    """The parts as the type that is written."""
+    """The payload of a tensor; ``warn`` is told what is odd about it in the end."""
     odd: Counter[str] = Counter()
-    source = spec.dtype
-    for values in parts:
-        odd += _counted(values)
-        source = DType.from_numpy(values.dtype)
-        converted, lost = (values, 0) if source is spec.dtype else cast(values, spec.dtype)
-        odd[LOST] += lost
+    source: DType | None = None
+    for portion in portions:
+        odd += portion.odd
+        source = portion.source
         if allow_nonfinite or not odd[LOST]:  # what follows is only counted
-            yield converted
-    if source is not spec.dtype:
+            yield from portion.arrays
+    if source is not None and source is not spec.dtype:
         check_cast(replace(spec, dtype=source), spec, odd, allow_nonfinite=allow_nonfinite)
     if +odd:
         warn(f"{spec.name} holds {said(odd)}")

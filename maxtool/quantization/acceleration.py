@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -44,6 +45,8 @@ class _Wish:
 
 _registered: list[Finder] = []
 _wishes: list[_Wish] = []
+# Threads that ask at the same time wait for one to have loaded and compiled.
+_one_finds = Lock()
 
 
 def register(finder: Finder) -> None:
@@ -73,13 +76,17 @@ def find_quantizer(encoding: QuantizationEncoding, dtype: np.dtype[Any]) -> Bloc
     if not asking:
         return None
     try:
-        if not _registered:
-            import_module(PROVIDER)
-        return _registered[-1](encoding, dtype)
+        with _one_finds:
+            if not _registered:
+                import_module(PROVIDER)
+            return _registered[-1](encoding, dtype)
     except Exception as error:  # whatever a compiler that is broken or missing raises
         reason = str(error).strip().splitlines()[-1:] or [type(error).__name__]
-        for wish in asking:
-            wish.encodings.discard(encoding)
+        with _one_finds:
+            told = [wish for wish in asking if encoding in wish.encodings]
+            for wish in told:
+                wish.encodings.discard(encoding)
+        for wish in told:
             wish.warn(
                 f"{encoding.name} is quantized by NumPy, several times slower, as no quantizer "
                 f"could be compiled: {reason[0]:.200}"

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxtool.errors import MisshapenWeight, ModelMismatch
-from maxtool.parallel import MAX_THREADS, in_parts
+from maxtool.parallel import MAX_THREADS, in_parts, usable_cores
 from maxtool.quantization import (
     float4,
     iquants,
@@ -20,7 +20,13 @@ from maxtool.quantization import (
     ternary,
     uneven,
 )
-from maxtool.quantization.acceleration import COMPILED, Warn, compiled_for, find_quantizer
+from maxtool.quantization.acceleration import (
+    COMPILED,
+    BlockQuantizer,
+    Warn,
+    compiled_for,
+    find_quantizer,
+)
 from maxtool.quantization.block import NOTHING, BlockColumns, Codec, Float32, Records, UInt8
 from maxtool.quantization.encoding import QuantizationEncoding
 from maxtool.quantization.importance import Importance
@@ -28,6 +34,8 @@ from maxtool.quantization.importance import Importance
 # Elements worked on at a time: a few temporaries fit a core's second cache. Not a power of two: the
 # rows of a chunk's columns would then share their places in the cache.
 CHUNK_ELEMENTS = 64_000
+# Elements that compiled code quantizes at a time.
+COMPILED_ELEMENTS = 1 << 18
 # Elements for which NumPy takes longer than the compiler takes to be loaded: of encodings that
 # search for scales, and of others.
 WORTHWHILE = {True: 1 << 23, False: 1 << 27}
@@ -90,12 +98,24 @@ def quantize(
 
     weighed = importance is not None and (codec.searches or codec.by_rows)
     compiled = None if weighed else find_quantizer(encoding, array.dtype)
-    left = [slice(0, len(blocks))] if compiled is None else compiled(blocks, result)
+    left = [slice(0, len(blocks))] if compiled is None else _compiled(compiled, blocks, result)
     threads = MAX_THREADS if codec.searches or weighed else 1
     for run in left:
         in_parts(run.stop - run.start, _step(encoding), _from(run.start, work), threads=threads)
     _check_scales(records, encoding, tensor)
     return result.reshape(shape)
+
+
+def _compiled(quantizer: BlockQuantizer, blocks: NDArray[Any], result: UInt8) -> list[slice]:
+    """Quantize blocks by compiled code on all threads; returns those that it left."""
+
+    def work(part: slice) -> list[slice]:
+        left = quantizer(blocks[part], result[part])
+        return [slice(part.start + run.start, part.start + run.stop) for run in left]
+
+    step = COMPILED_ELEMENTS // blocks.shape[1]
+    shares = in_parts(len(blocks), step, work, threads=usable_cores())
+    return [run for share in shares for run in share]
 
 
 def dequantize(

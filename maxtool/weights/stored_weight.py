@@ -18,6 +18,9 @@ from maxtool.weights.weight_data import WeightData
 # What is read of consecutive rows at a time.
 RUN_BYTES = 1 << 22
 
+# Rows in another order are read together with those between them if these are no more than they.
+DENSE = 2
+
 Rows = NDArray[np.intp]
 Read = Callable[[int, NDArray[Any]], None]
 
@@ -93,7 +96,12 @@ class StoredWeight:
         result = np.empty((len(numbers), len(columns)), self._info.stored_dtype)
         most = RUN_BYTES // (max(1, width) * result.itemsize)
         with self._opened() as read:
-            if columns == range(width):
+            if columns == range(width) and _is_dense(numbers):
+                low = int(numbers.min())
+                block = np.empty((int(numbers.max()) + 1 - low, width), result.dtype)
+                read(low * width, block.reshape(-1))
+                np.take(block.view(np.uint8), numbers - low, axis=0, out=result.view(np.uint8))
+            elif columns == range(width):
                 for first, last in _runs(numbers, len(numbers)):
                     read(int(numbers[first]) * width, result[first:last].reshape(-1))
             elif most < 2:  # parts of wide rows
@@ -122,6 +130,13 @@ def _slice(columns: range) -> slice:
     """A range as a slice, which has None where a range would go below 0."""
     stop = None if columns.stop < 0 else columns.stop
     return slice(columns.start, stop, columns.step)
+
+
+def _is_dense(numbers: Rows) -> bool:
+    """Return whether rows in another order are most of those between the first and the last."""
+    if len(numbers) < 2 or (np.diff(numbers) == 1).all():
+        return False
+    return bool(numbers.max() - numbers.min() < DENSE * len(numbers))
 
 
 def _runs(numbers: Rows, most: int) -> Iterator[tuple[int, int]]:

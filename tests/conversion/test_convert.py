@@ -266,25 +266,6 @@ class TestRequests:
         assert os.listdir(tmp_path) == []  # noqa: PTH208
 
 
-def test_one_tensor_in_memory_at_a_time(
-    tmp_path: Path, source: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each array is asked for when the one before has been written."""
-    from maxtool.conversion import engine
-
-    events: list[str] = []
-    inner = engine._payload
-
-    def spy(*arguments: object) -> object:
-        events.append("made")
-        return inner(*arguments)
-
-    monkeypatch.setattr(engine, "_payload", spy)
-    result = prepare(Request(source(), tmp_path / "a.gguf"))
-    convert(result, lambda _done: events.append("written"))
-    assert events[: 2 * len(result.tensors)] == ["made", "written"] * len(result.tensors)
-
-
 @pytest.mark.parametrize(
     ("name", "shape", "stays"),
     [

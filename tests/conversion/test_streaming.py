@@ -12,12 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from typer.testing import CliRunner
 
+from maxtool.cli.app import app
 from maxtool.conversion import Request, convert, prepare, streaming
 from maxtool.dtype import DType
 from maxtool.errors import ModelMismatch
 from maxtool.quantization.scheme import Scheme
-from maxtool.recipe import find_recipe, plan
+from maxtool.recipe import OutputTensor, Plan, find_recipe, plan
 from maxtool.recipe.gathered_rows import gathered
 from maxtool.weights import open_checkpoint
 from tests.effort import thinned
@@ -67,6 +69,44 @@ def test_rows_that_are_moved_are_not_held() -> None:
         result = emissions(planned.recipe, "gguf", planned.config, shapes)
         matrices = [one for one in result if len(one.shape) > 1]
         assert any(gathered(planned, matrix) is None for matrix in matrices) == held
+
+
+def test_one_whole_tensor_is_held_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Make a tensor that is turned once all before it has been written, however many jobs."""
+    planned = prepare(Request(DATA / "tiny-gpt2", tmp_path / "a.gguf", jobs=8))
+    written, seen, inner = 0, [], streaming.plain
+
+    def advance(count: int) -> None:
+        nonlocal written
+        written += count
+
+    def spy(plan: Plan, emission: OutputTensor) -> np.ndarray:
+        seen.append((emission.name, written))
+        return inner(plan, emission)
+
+    monkeypatch.setattr(streaming, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(streaming, "plain", spy)
+    convert(planned, advance)
+    ends = np.cumsum([0, *(spec.nbytes for spec in planned.specs)]).tolist()
+    before = dict(zip((spec.name for spec in planned.specs), ends, strict=False))
+    assert len(seen) > 2
+    assert seen == [(name, before[name]) for name, _ in seen]
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_any_number_of_jobs_gives_the_same_bytes(tmp_path: Path, jobs: int) -> None:
+    usual = made(DATA / "tiny-llama", tmp_path / "a.gguf", quantize=Scheme.named("Q4_0"))
+    options = ["--quantize", "Q4_0", "--jobs", str(jobs), "--verify"]
+    command = ["convert", str(DATA / "tiny-llama"), "-o", str(tmp_path / "b.gguf"), *options]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert (tmp_path / "b.gguf").read_bytes() == usual
+
+
+def test_no_jobs_are_refused(tmp_path: Path) -> None:
+    command = ["convert", str(DATA / "tiny-llama"), "-o", str(tmp_path / "b"), "--jobs", "0"]
+    assert CliRunner().invoke(app, command).exit_code == 2
 
 
 def test_all_values_that_do_not_fit_are_counted(

@@ -114,7 +114,7 @@ def block_quantizer(
             odd = quantize(Batch(lanes, values, blocks, records))
             b.store(left, _any(lanes, odd, magnitude), (number,))
 
-        b.each(batches, work, threads=True)
+        b.each(batches, work, threads=False)
     return kernel.function
 
 

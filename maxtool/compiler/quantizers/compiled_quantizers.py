@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,6 @@ from maxtool.dtype import DType
 from maxtool.quantization import QuantizationEncoding
 from maxtool.quantization.acceleration import register
 from maxtool.quantization.block import UInt8
-from maxtool.runtime.loader.host import set_threads
 
 QUANTIZERS = {
     **legacy_quantizers.QUANTIZERS,
@@ -33,15 +31,11 @@ QUANTIZERS = {
 }
 SOURCES = {DType[name].to_numpy(): name for name in ALIGNMENT}
 
-# TVM's threads serve one caller at a time.
-_one_at_a_time = Lock()
-
 
 class CompiledQuantizer:
-    """A quantizer for blocks of one type, on all threads."""
+    """A quantizer for blocks of one type, on the thread that calls it."""
 
     def __init__(self, encoding: QuantizationEncoding, dtype: str, target: CpuTarget) -> None:
-        set_threads(0)
         self.batch = target.tile.width
         kernel = kernel_for(encoding, dtype, target)
         self._storage = builder.STORAGE[dtype]
@@ -53,8 +47,7 @@ class CompiledQuantizer:
             return []
         left = np.zeros(-(-len(blocks) // self.batch), np.int32)
         source = np.ascontiguousarray(blocks).view(self._storage)
-        with _one_at_a_time:
-            self._run(*map(tvm_ffi.from_dlpack, (_writable(source), records, left)))
+        self._run(*map(tvm_ffi.from_dlpack, (_writable(source), records, left)))
         return _runs(left, self.batch, len(blocks))
 
 
