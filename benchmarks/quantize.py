@@ -58,7 +58,7 @@ def main() -> None:
                 ],
             }
             subprocess.run(commands["maxtool"], check=True, capture_output=True)
-            _show(name, _in_turns(commands, arguments.rounds), same=_same(*outputs))
+            _show(name, in_turns(commands, arguments.rounds), same=_same(*outputs))
 
 
 def _source(folder: Path, shape: str) -> Path:
@@ -80,7 +80,7 @@ def _ours(source: Path, output: Path, name: str) -> list[str]:
     return [sys.executable, "-m", "maxtool", "convert", *options]
 
 
-def _in_turns(commands: dict[str, list[str]], rounds: int) -> dict[str, Times]:
+def in_turns(commands: dict[str, list[str]], rounds: int) -> dict[str, Times]:
     """Medians of wall and processor time, in seconds."""
     taken: dict[str, list[Times]] = defaultdict(list)
     for _ in range(rounds):

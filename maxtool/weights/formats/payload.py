@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxtool.errors import MisshapenWeight, MissingWeight, ModelMismatch, UnexpectedWeight
+from maxtool.files.write_out import begin_write_out
 from maxtool.parallel import Behind
 from maxtool.weights.tensor_info import TensorSpec
 
@@ -117,7 +118,9 @@ class DigestedStream:
     def _write(self, data: bytes | memoryview) -> None:
         if self.digest is not None:
             self.digest.update(data)
+        start = self.file.tell()
         self.file.write(data)
+        begin_write_out(self.file.fileno(), start, len(data))
 
 
 Writable: TypeAlias = DigestedStream | IO[bytes]
