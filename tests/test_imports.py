@@ -53,7 +53,12 @@ BY_NAME = {
 }
 # Who imports files by their paths: the loader's table of options, without the loader; a file of
 # modules that a user wrote; and the loader that lies beside an artifact's run.py.
-BY_PATH = {"cli/programs.py", "artifact/user_module.py", "runtime/run.py"}
+BY_PATH = {
+    "cli/programs.py",
+    "artifact/user_module.py",
+    "runtime/run.py",
+    "runtime/loader/bounded_program.py",
+}
 # Copied into every artifact, where there is no maxtool.
 ALONE = "runtime"
 

@@ -12,7 +12,7 @@ import pytest
 import tokenizers
 
 from maxtool.runtime import loader
-from maxtool.runtime.loader import archive, chat, tokens
+from maxtool.runtime.loader import archive, bounded, chat, tokens
 from maxtool.runtime.loader.errors import TooLong
 from tests.effort import thinned
 
@@ -110,12 +110,12 @@ def test_a_conversation_that_cannot_fit_is_not_tokenized() -> None:
 
 
 def test_a_program_that_answers_without_an_end() -> None:
-    """Limit the output of a template's process, and end it."""
+    """Limit the output of a process, and end it."""
     endless = [sys.executable, "-c", "import sys\nwhile True: sys.stdout.write('x' * 65536)"]
-    assert chat._output(endless, b"", 1 << 20) is None
+    assert bounded.output_of(endless, b"", 1 << 20) is None
     silent = [sys.executable, "-c", "import sys; sys.stdin.close()"]
-    assert chat._output(silent, b"x" * (1 << 20), 1 << 20) == b""
-    assert chat._output([sys.executable, "-c", "raise SystemExit(1)"], b"", 9) is None
+    assert bounded.output_of(silent, b"x" * (1 << 20), 1 << 20) == b""
+    assert bounded.output_of([sys.executable, "-c", "raise SystemExit(1)"], b"", 9) is None
 
 
 def npz(path: Path, arrays: dict[str, Any], *, header: bytes | None = None) -> Path:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
-import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
+from .bounded import answer_of
 from .errors import BadInput, DoesNotFit, MachineLacks, reading
 from .manifest import Manifest
 from .tokens import check_length, check_text, check_tokens, encoded, most_bytes, too_long
@@ -21,11 +17,9 @@ from .tokens import check_length, check_text, check_tokens, encoded, most_bytes,
 Message = Mapping[str, object]
 
 MAX_TEMPLATE = 1 << 20
-SECONDS, CLOCK = 5, 60  # of the processor; by the clock, for systems that do not count the former
-MEMORY = 512 << 20
+SECONDS = 5  # of the processor
 # What an answer may take as JSON: a character at most so many bytes, and what is around the text.
 BYTES_PER_CHARACTER, ANSWER = 12, 1 << 16
-PROGRAM = Path(__file__).with_name("template.py")
 # Around what users wrote that looks like a special token. No text may hold these characters.
 OPENED, CLOSED = "\ufdd0", "\ufdd1"
 
@@ -60,15 +54,13 @@ class ChatTemplate:
         request = {
             "template": self.text,
             "variables": {"tools": None, "documents": None, **self.variables, **variables},
-            "seconds": self.seconds,
-            "bytes": MEMORY,
             "most": longest,
         }
+        most = ANSWER + BYTES_PER_CHARACTER * longest
         try:
-            asked = json.dumps(request).encode()
+            answer = answer_of("template.py", request, seconds=self.seconds, most=most)
         except RecursionError:
             raise DoesNotFit("variables of the chat template are nested too deeply") from None
-        answer = self._answer(asked, ANSWER + BYTES_PER_CHARACTER * longest)
         if "missing" in answer:
             what = f"chat templates need Jinja 3.1.6 or newer, which {answer['missing']}"
             raise MachineLacks(what, hint="pip install 'jinja2>=3.1.6'")
@@ -80,39 +72,6 @@ class ChatTemplate:
             what = f"the chat template fails{location}: {answer.get('error')}"
             raise DoesNotFit(what, file=self.file)
         return str(answer["text"])
-
-    def _answer(self, request: bytes, most: int) -> dict[str, Any]:
-        """The answer of the rendering program, of at most so many bytes; it can do no more here."""
-        try:
-            said = _output([sys.executable, "-P", "-B", str(PROGRAM)], request, most)
-            answer = None if said is None else json.loads(said)
-        except ValueError:
-            answer = None
-        except OSError as error:
-            raise MachineLacks(f"cannot start {sys.executable!r}: {error.strerror}") from None
-        if not isinstance(answer, dict):
-            bounds = f"{self.seconds} s and {MEMORY >> 20} MiB"
-            return {"error": f"it was stopped, as it takes more than {bounds}, or crashes"}
-        return answer
-
-
-def _output(command: Sequence[str], request: bytes, most: int) -> bytes | None:
-    """The output of a program on stdout; None if it fails, takes too long or writes too much."""
-    with subprocess.Popen(  # noqa: S603 - our own program, without a shell
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as child:
-        clock = threading.Timer(CLOCK, child.kill)
-        clock.start()
-        try:
-            with suppress(BrokenPipeError), cast("IO[bytes]", child.stdin) as asked:
-                asked.write(request)  # it may end without reading
-            said = cast("IO[bytes]", child.stdout).read(most + 1)
-            if len(said) <= most and child.wait() == 0:
-                return said
-        finally:
-            clock.cancel()
-            child.kill()  # which does nothing to one that has ended
-    return None
 
 
 def open_template(

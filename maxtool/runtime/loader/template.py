@@ -1,11 +1,12 @@
-"""A chat template rendered: a program of its own, so that a limit or a crash ends only it.
+"""A chat template rendered, in a process whose limits ``bounded.py`` sets.
 
 A chat template is code that came with a model. Jinja's sandbox keeps it from Python's internals,
 but not from looping for ever or making a text of many gigabytes; the limits of a process do. The
 caller is ``chat.py``; a request, and its answer, is one JSON object::
 
-    {"template", "variables", "seconds", "bytes", "most"}
-        -> {"text"}, or {"long"} if it has more than "most" characters, or {"error", "line"}
+    {"template", "variables", "most"}
+        -> {"text"}, or {"long"} if it has more than "most" characters, or {"error", "line"},
+           or {"missing"} where Jinja is, or is too old
 
 What a template is given is what transformers gives it (``utils/chat_template_utils.py``), so that
 it renders the same text.
@@ -14,10 +15,8 @@ it renders the same text.
 from __future__ import annotations
 
 import json
-import sys
 import traceback
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import datetime
 from typing import Any, NoReturn
 
@@ -84,6 +83,8 @@ class Refusal(Exception):
 
 def answer(request: Mapping[str, Any]) -> dict[str, object]:
     """The text of a request, or what is wrong and the template's line where it is."""
+    if missing := _missing():
+        return {"missing": missing}
     try:
         text = render(request["template"], request["variables"])
         if len(text) <= request["most"]:
@@ -98,6 +99,14 @@ def answer(request: Mapping[str, Any]) -> dict[str, object]:
     return {"text": text} if len(text) <= request["most"] else {"long": len(text)}
 
 
+def _missing() -> str | None:
+    """Return what is wrong with Jinja, if anything is; ``ImportError`` where there is none."""
+    import jinja2
+
+    version = tuple(int(part) for part in jinja2.__version__.split(".")[:3] if part.isdigit())
+    return f"is {jinja2.__version__}" if version < OLDEST_JINJA else None
+
+
 def _line(error: BaseException) -> int | None:
     """The line of the template where it went wrong."""
     said = getattr(error, "lineno", None)  # of a syntax error, which has run no line
@@ -105,38 +114,3 @@ def _line(error: BaseException) -> int | None:
         return said
     steps = traceback.extract_tb(error.__traceback__)
     return next((step.lineno for step in reversed(steps) if step.filename == NAME), None)
-
-
-def limit(seconds: int, nbytes: int) -> None:
-    """Limit this process's processor time and memory, and forbid it to write files."""
-    try:
-        import resource
-    except ImportError:  # not Unix: the caller's own clock is what remains
-        return
-    for what, most in (
-        (resource.RLIMIT_CPU, seconds),
-        (resource.RLIMIT_AS, nbytes),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        with suppress(OSError, ValueError):  # a system may grant less already
-            resource.setrlimit(what, (most, resource.getrlimit(what)[1]))
-
-
-def main() -> None:
-    """Answer the request on stdin, on stdout."""
-    request = json.loads(sys.stdin.buffer.read())
-    limit(request["seconds"], request["bytes"])
-    try:
-        import jinja2
-    except ImportError:
-        found: dict[str, object] = {"missing": "is not installed"}
-    else:
-        version = tuple(int(part) for part in jinja2.__version__.split(".")[:3] if part.isdigit())
-        old = version < OLDEST_JINJA
-        found = {"missing": f"is {jinja2.__version__}"} if old else answer(request)
-    sys.stdout.buffer.write(json.dumps(found).encode())
-
-
-if __name__ == "__main__":
-    main()
