@@ -70,7 +70,7 @@ IMPORTED_AS = {
     "protobuf": "google",
 }
 # Extras with packages that are used where they are asked for.
-EXTRAS = ("cuda", "hub", "remote", "serve", "transformers", "zig")
+EXTRAS = ("cuda", "hub", "json", "remote", "serve", "transformers", "zig")
 # Packages whose files are used: programs, libraries and headers, which no import can show.
 BY_FILE = {
     "nvidia-cuda-cccl",

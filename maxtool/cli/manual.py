@@ -41,6 +41,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "maxtool run llama --file question.txt --json",
         "maxtool run llama --prompts questions.txt > answers.ndjson",
         'maxtool run llama --prompt "Once upon a time" --json-stream > tokens.ndjson',
+        'maxtool run llama --prompt "A person in JSON:" --json-schema person.json',
         "maxtool run llama --inputs arrays.npz --output results.npz",
     ),
     "embed": (

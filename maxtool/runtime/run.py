@@ -17,7 +17,7 @@ As a module::
     for piece in run.Conversation(model).ask("Hello!"): ...
 
 It needs NumPy, apache-tvm-ffi and TVM's runtime library; for text also ``tokenizers``,
-for conversations ``jinja2``. Exit codes:
+for conversations ``jinja2``, for JSON by a schema ``llguidance``. Exit codes:
 0 ok, 1 a file does not match its checksum, 2 usage, 3 an input or the manifest is malformed, 4 what
 was asked does not fit the model, 6 the machine lacks something, 130 interrupted.
 """

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from maxtool.runtime.loader import Prompt, RunError, Sampling, TokenSampler
+from maxtool.runtime.loader import Prompt, RunError, Sampling
 from maxtool.runtime.loader.continued_text import Text
+from maxtool.runtime.loader.json_schema import Grammar
 from maxtool.serve.answer_forms import CHAT_FORM, TEXT_FORM, Form
-from maxtool.serve.completion_fields import CHAT, COMPLETION, MOST_PROMPTS, SAMPLING
+from maxtool.serve.completion_fields import CHAT, COMPLETION, FORMAT, MOST_PROMPTS, SAMPLING
 from maxtool.serve.fields import read
 from maxtool.serve.limits import Limits
 from maxtool.serve.logprobs import NotingSampler
@@ -49,7 +50,7 @@ def asked_completion(served: Served, content: Mapping[str, Any], limits: Limits)
     values = read(content, COMPLETION)
     if "prompt" not in values:
         raise wrong("prompt", "is missing")
-    usual = _prompt(values, values.get("max_tokens", USUAL_TOKENS), limits)
+    usual = _prompt(served, values, values.get("max_tokens", USUAL_TOKENS), limits)
     prompts = [replace(usual, text=text) for text in values["prompt"]]
     return _asked(served, TEXT_FORM, prompts, values, values.get("logprobs"), limits)
 
@@ -65,17 +66,27 @@ def asked_chat(served: Served, content: Mapping[str, Any], limits: Limits) -> As
     count = values.get("max_completion_tokens", values.get("max_tokens", sys.maxsize))
     with_template = served.encoder(values.get("chat_template_kwargs", {}))
     ids = with_template.encode(values["messages"])
-    prompt = replace(_prompt(values, count, limits), text=ids, alone=True)
+    prompt = replace(_prompt(served, values, count, limits), text=ids, alone=True)
     wanted = (top or 0) if values.get("logprobs") else None
     return _asked(served, CHAT_FORM, [prompt], values, wanted, limits)
 
 
-def _prompt(values: Mapping[str, Any], count: int, limits: Limits) -> Prompt:
+def _prompt(served: Served, values: Mapping[str, Any], count: int, limits: Limits) -> Prompt:
     """A prompt without its text."""
     given = {name: values[name] for name in SAMPLING if name in values}
     sampling = Sampling(**{"temperature": USUAL_TEMPERATURE, **given})
     most = count if limits.tokens is None else min(count, limits.tokens)
-    return Prompt("", most, sampling, values.get("stop", ()))
+    schema = values.get(FORMAT)
+    grammar = None if schema is None else _grammar(served, schema)
+    return Prompt("", most, sampling, values.get("stop", ()), grammar=grammar)
+
+
+def _grammar(served: Served, schema: Mapping[str, object]) -> Grammar:
+    """The grammar of a schema; all that can be wrong with it is told of the field."""
+    try:
+        return served.model.grammar(schema)
+    except RunError as error:
+        raise wrong(FORMAT, f"is refused: {error.what}") from None
 
 
 def _asked(
@@ -117,5 +128,5 @@ def _text(served: Served, index: int, prompt: Prompt, top: int | None, limits: L
         what = f"the prompt has {length} tokens, and this server takes {limits.prompt}"
         raise Refusal(400, what, code="context_length_exceeded")
     if top is not None:
-        text.choose = NotingSampler(TokenSampler(prompt.sampling), served.token_texts, top)
+        text.choose = NotingSampler(text.choose, served.token_texts, top)
     return text

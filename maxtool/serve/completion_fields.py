@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import TypeGuard
 
 from maxtool.runtime.loader import Sampling
+from maxtool.runtime.loader.json_schema import ANY_OBJECT
 from maxtool.runtime.loader.prompt_lines import LONGEST_STOP, MOST_STOPS
 from maxtool.serve.fields import (
     Reader,
@@ -79,6 +80,27 @@ def _is_ids(value: object) -> TypeGuard[list[int]]:
     return all(type(one) is int and 0 <= one < MOST_IDS for one in value)
 
 
+def _format(value: object) -> Mapping[str, object] | None:
+    """Read a format of answers: a JSON schema, or None for any text."""
+    asked = within(RESPONSE_FORMAT)(value)
+    kind = asked.get("type")
+    if kind != "json_schema":
+        if kind is None or "json_schema" in asked:
+            raise ValueError("must have a type, and json_schema only with that type")
+        return ANY_OBJECT if kind == "json_object" else None
+    if "schema" not in asked.get("json_schema", {}):
+        raise ValueError("must have a schema in json_schema")
+    schema: Mapping[str, object] = asked["json_schema"]["schema"]
+    return schema
+
+
+FORMAT = "response_format"
+RESPONSE_FORMAT: Mapping[str, Reader] = {
+    "type": one_of("text", "json_object", "json_schema"),
+    "json_schema": within(
+        {"name": text, "description": text, "strict": flag, "schema": mapping},
+    ),
+}
 BOTH: Mapping[str, Reader] = {
     "model": text,
     "stream": flag,
@@ -92,6 +114,7 @@ BOTH: Mapping[str, Reader] = {
     "min_p": number,
     "repetition_penalty": number,
     "seed": whole(0),
+    FORMAT: _format,
     "presence_penalty": only(0, 0.0, instead="repetition_penalty is"),
     "frequency_penalty": only(0, 0.0, instead="repetition_penalty is"),
     "logit_bias": only({}),
@@ -117,7 +140,6 @@ CHAT: Mapping[str, Reader] = {
     "logprobs": flag,
     "top_logprobs": whole(0, MOST_TOP),
     "chat_template_kwargs": mapping,
-    "response_format": within({"type": only("text")}),
     "modalities": only(["text"]),
     "tools": only([]),
     "tool_choice": only("none", "auto"),

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from maxtool.runtime.loader import Model, TokenSampler
+from maxtool.runtime.loader import Model
 from maxtool.runtime.loader.likelihood import log_softmax
 from maxtool.runtime.loader.memory import Array
+from maxtool.runtime.loader.sampling import Choose
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
@@ -35,21 +36,23 @@ class Picked(NamedTuple):
 
 
 class NotingSampler:
-    """Picker of tokens as a sampler does, that notes how likely they were.
+    """Picker of tokens as another one picks them, that notes how likely they were.
 
-    The probabilities are the model's own, before temperature, penalties and limits.
+    The probabilities are the model's own, before temperature, penalties and limits, and among all
+    tokens, also where a schema allows few.
 
     Attributes:
         picked: What was picked so far, an end of text included.
     """
 
-    def __init__(self, sampler: TokenSampler, texts: TokenTexts, top: int) -> None:
+    def __init__(self, choose: Choose, texts: TokenTexts, top: int) -> None:
+        """Note what ``choose`` picks, and ``top`` tokens in its place."""
         self.picked: list[Picked] = []
-        self._sampler, self._texts, self._top = sampler, texts, top
+        self._choose, self._texts, self._top = choose, texts, top
 
     def __call__(self, logits: Array, before: Sequence[int]) -> int:
         """Pick a token from the logits of all, and the tokens before it."""
-        token = self._sampler(logits, before)
+        token = self._choose(logits, before)
         shares = log_softmax(logits)
         top = np.argsort(-logits, kind="stable")[: self._top].tolist() if self._top else []
         self.picked.append(

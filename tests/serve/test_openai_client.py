@@ -58,6 +58,22 @@ def test_completions(api: Any, folders: dict[str, Path]) -> None:
         next(iter(broken_off))
 
 
+def test_replies_of_a_type(api: Any) -> None:
+    pydantic = pytest.importorskip("pydantic")
+    age = (int, pydantic.Field(ge=0, le=99))
+    name = (str, pydantic.Field(max_length=9))
+    person = pydantic.create_model("Person", name=name, age=age, friends=(bool | None, ...))
+    asked = {"model": "several", "messages": HELLO, "seed": 3, "response_format": person}
+    (choice,) = api.chat.completions.parse(**asked).choices
+    assert choice.finish_reason == "stop"
+    assert isinstance(choice.message.parsed, person)
+    with api.chat.completions.stream(**asked) as stream:
+        found = stream.get_final_completion().choices[0].message
+    assert found.parsed == choice.message.parsed
+    loose = {**asked, "response_format": {"type": "json_object"}, "max_tokens": 5}
+    assert api.chat.completions.create(**loose).choices[0].message.content.startswith("{")
+
+
 def test_embeddings_and_models(api: Any, folders: dict[str, Path]) -> None:
     texts = ["a", "b a"]
     answer = api.embeddings.create(model="vectors", input=texts)

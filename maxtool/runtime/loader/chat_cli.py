@@ -12,10 +12,18 @@ from .errors import BadInput, BadUsage, RunError
 from .model import Model
 from .opening import open_model
 from .options import TextOptions
-from .session import Choose
+from .sampling import Choose
 from .specs import GENERATE
 from .terminal import complain, emit, emit_json, note
-from .text_output import described, picker, read_text, report, say, show_pieces
+from .text_output import (
+    constraint_of,
+    described,
+    picker_of,
+    read_text,
+    report,
+    say,
+    show_pieces,
+)
 from .wrong_path import another_task
 
 STDIN = Path("-")
@@ -30,12 +38,14 @@ def run_chat(options: TextOptions) -> None:
     model = open_model(options)
     if model.manifest.task != GENERATE:
         raise another_task(model.manifest.task)
-    choose = picker(options)
+    constraint = constraint_of(options, model)
+    choose = picker_of(options, constraint)
     conversation = Conversation(
         model,
         open_template(model.manifest, options.chat_template, options.chat_template_kwargs),
         system=options.system,
         choose=choose,
+        constraint=constraint,
         stops=options.stop or (),
     )
     if typed:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from .constraint import picker
 from .errors import MachineLacks, RunError
 from .memory import Array
 from .model import Model
 from .prompts import Completion, Prompt
 from .reply import Reply
-from .sampling import TokenSampler
-from .session import Choose
 
 
 class Text:
@@ -30,8 +29,10 @@ class Text:
         ids = model.encode(text) if isinstance(text, str) else text
         self.count = model.check_prompt(ids, prompt.max_tokens)
         self.ids = list(ids)
-        self.choose: Choose = TokenSampler(prompt.sampling)
-        self.reply = Reply(model, list(self.ids), stops=prompt.stops, alone=prompt.alone)
+        constraint = None if prompt.grammar is None else prompt.grammar.constraint()
+        self.choose = picker(prompt.sampling, constraint)
+        given, stops = list(self.ids), prompt.stops
+        self.reply = Reply(model, given, stops=stops, alone=prompt.alone, constraint=constraint)
         self.read = self.reused = 0
         self.is_over = self.count == 0
         self._ends, self._index, self._prompt = model.manifest.eos, index, prompt
@@ -50,7 +51,7 @@ class Text:
             return
         self.ids.append(token)
         self.reply.push(token)
-        self.is_over = self.reply.stop is not None or len(self.reply.made) == self.count
+        self.is_over = self.reply.is_over or len(self.reply.made) == self.count
 
     def completed(self) -> Completion:
         """Outcome of the prompt."""

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 
 from .chat import ChatEncoder, ChatTemplate, Message, open_template
+from .constraint import Constraint, picker
 from .errors import TooLong
 from .model import Model
 from .reply import Reply
-from .sampling import Sampling, TokenSampler
-from .session import Choose, Session
+from .sampling import Choose, Sampling
+from .session import Session
 
 SPARE = 4  # a reply has room when this part of the context is free
 
@@ -32,6 +33,7 @@ class Conversation:
         sampling: Sampling | None = None,
         stops: Sequence[str] = (),
         choose: Choose | None = None,
+        constraint: Constraint | None = None,
     ) -> None:
         """Start a conversation.
 
@@ -42,6 +44,7 @@ class Conversation:
             sampling: How tokens are picked.
             stops: Strings before which a reply ends.
             choose: What picks tokens; a sampler with ``sampling`` if None.
+            constraint: What each reply follows, if anything.
 
         Raises:
             BadUsage: If the sampling is out of range.
@@ -49,7 +52,8 @@ class Conversation:
         """
         self.forgotten = 0
         self._model, self._stops = model, stops
-        self._choose = choose or TokenSampler(sampling or Sampling())
+        self._constraint = constraint
+        self._choose = choose or picker(sampling or Sampling(), constraint)
         template = template or open_template(model.manifest)
         self._encoder = ChatEncoder(template, model.tokenizer, model.manifest.context)
         self._session = Session(model)
@@ -91,9 +95,11 @@ class Conversation:
         ids, kept = self._fitting(turns, max_tokens)
         count = self._model.check_prompt(ids, sys.maxsize if max_tokens is None else max_tokens)
         self.forgotten = (len(turns) - len(kept)) // 2
+        if (constraint := self._constraint) is not None:
+            constraint.begin()
         tokens = self._session.generate(ids, count, self._choose)
-        self._turns = kept
-        self._reply = Reply(self._model, ids, tokens, stops=self._stops, alone=True)
+        self._turns, model, stops = kept, self._model, self._stops
+        self._reply = Reply(model, ids, tokens, stops=stops, alone=True, constraint=constraint)
         return self._reply
 
     def _fitting(

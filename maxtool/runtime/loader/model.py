@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .constraint import picker
 from .entries import EntryRunner
 from .errors import BadInput, BadUsage, DoesNotFit
 from .inputs import bind
 from .manifest import Manifest
 from .memory import Array
 from .processor import Progress
-from .sampling import Sampling, TokenSampler
+from .sampling import Sampling
 from .session import Session
 from .slots import Unread, inputs_of
 from .specs import GENERATE
@@ -26,6 +27,7 @@ from .wrong_path import another_task
 
 if TYPE_CHECKING:
     from .embedder import Text
+    from .json_schema import Grammar, Grammars
 
 
 class Model(EntryRunner):
@@ -67,6 +69,8 @@ class Model(EntryRunner):
         self,
         ids: Sequence[int],
         max_tokens: int = 100,
+        *,
+        grammar: Grammar | None = None,
         **sampling: Any,  # noqa: ANN401
     ) -> Iterator[int]:
         """Continue a sequence of token ids, one token at a time.
@@ -76,6 +80,7 @@ class Model(EntryRunner):
         Args:
             ids: The tokens so far.
             max_tokens: How many to make at most.
+            grammar: What their text follows, if anything.
             sampling: What :class:`Sampling` takes: ``temperature``, ``top_k``, ``top_p``,
                 ``min_p``, ``repetition_penalty``, ``seed``.
 
@@ -84,9 +89,31 @@ class Model(EntryRunner):
             BadInput: If there are no ids.
             DoesNotFit: If they are more than the context, or outside the vocabulary.
         """
-        choose = TokenSampler(Sampling(**sampling))
+        constraint = None if grammar is None else grammar.constraint()
+        choose = picker(Sampling(**sampling), constraint)
         count = self.check_prompt(ids, max_tokens)
         return Session(self).generate(ids, count, choose)
+
+    def grammar(self, schema: Mapping[str, object]) -> Grammar:
+        """The grammar of the JSON that follows a schema; the last ones are kept.
+
+        Args:
+            schema: A JSON schema; keywords that llguidance does not know are refused.
+
+        Raises:
+            BadInput: If it is no schema, asks for what is not supported, or is too complex.
+            DoesNotFit: If the model has no tokenizer.
+            MachineLacks: If there is no llguidance.
+        """
+        return self._grammars.grammar(schema)
+
+    @cached_property
+    def _grammars(self) -> Grammars:
+        from .json_schema import Grammars
+
+        outputs = {spec.name: spec for spec in self.entry("decode").outputs}
+        count = int(outputs["logits"].shape[-1])
+        return Grammars(self.tokenizer, count, self.manifest.eos)
 
     def check_prompt(self, ids: Sequence[int], max_tokens: int) -> int:
         """Refuse what cannot be continued; how many tokens can be made, at most ``max_tokens``."""

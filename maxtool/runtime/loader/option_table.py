@@ -55,6 +55,7 @@ GENERATION = (
     Option("repetition-penalty", "number", "above 1: repeat less of the text so far", "R", 1.0),
     Option("stop", "texts", "end before this text; may be repeated"),
     Option("seed", "integer", "make drawing repeatable"),
+    Option("json-schema", "path", "write JSON that follows the schema of a file", "FILE"),
     Option("json-stream", "flag", "print a JSON object for each token, and one at the end"),
     *COMMON,
     Option("output", "path", "where the outputs of --inputs go", "NPZ"),

@@ -46,6 +46,7 @@ class TextOptions(CommonOptions):
     max_tokens: int | None = None
     sampling: Sampling = field(default_factory=Sampling)
     stop: list[str] | None = None
+    json_schema: Path | None = None
     json_stream: bool = False
 
 

@@ -79,6 +79,8 @@ def check(options: TextOptions) -> None:
         raise BadUsage("--prompts prints a JSON object on each line, without --json")
     if options.json_stream and (options.json or options.prompts is not None or any(sources[1:])):
         raise BadUsage("--json-stream goes with --prompt, --file, --ids or --chat, without --json")
+    if options.json_schema is not None and any(sources[1:]):
+        raise BadUsage("--json-schema goes with --prompt, --file, --prompts, --ids or --chat")
     if options.inputs is None and (options.output or options.entry != "forward"):
         raise BadUsage("--output and --entry go with --inputs")
 

@@ -44,11 +44,12 @@ def read_line(line: str, usual: Prompt) -> tuple[Prompt, dict[str, object]]:
         what = f"unknown field: {', '.join(sorted(unknown)):.80}"
         raise BadInput(what, hint=f"it may have {known}")
     own = {name: _option(name, content[name]) for name in OPTIONS if name in content}
-    prompt = Prompt(
-        _text(content),
-        own.get("max_tokens", usual.max_tokens),
-        replace(usual.sampling, **{name: own[name] for name in SAMPLING if name in own}),
-        tuple(own.get("stop", usual.stops)),
+    prompt = replace(
+        usual,
+        text=_text(content),
+        max_tokens=own.get("max_tokens", usual.max_tokens),
+        sampling=replace(usual.sampling, **{name: own[name] for name in SAMPLING if name in own}),
+        stops=tuple(own.get("stop", usual.stops)),
     )
     return prompt, _label(content)
 

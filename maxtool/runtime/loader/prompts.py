@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from .errors import RunError
 from .sampling import Sampling
+
+if TYPE_CHECKING:
+    from .json_schema import Grammar
 
 MAX_TOKENS = 100  # where nothing else is asked for
 
@@ -22,6 +26,7 @@ class Prompt:
             but for rounding.
         stops: Strings before which the continuation ends, or a single one.
         alone: Whether what follows is a text of its own, as a reply is.
+        grammar: What the continuation follows, if anything: :meth:`Grammars.grammar` compiles it.
     """
 
     text: str | Sequence[int]
@@ -29,6 +34,7 @@ class Prompt:
     sampling: Sampling = field(default_factory=Sampling)
     stops: Sequence[str] = ()
     alone: bool = False
+    grammar: Grammar | None = None
 
 
 @dataclass(frozen=True)

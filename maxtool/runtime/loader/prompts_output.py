@@ -20,6 +20,7 @@ from .prompts import MAX_TOKENS, Completion, Prompt
 from .specs import GENERATE
 from .terminal import emit, note
 from .text_lines import lines_of
+from .text_output import grammar_of
 from .tokens import check_text, most_bytes
 from .wrong_path import another_task
 
@@ -52,7 +53,8 @@ def _reader(options: TextOptions, model: Model) -> Read:
     """Return what makes of a line a prompt, and what is shown of it; with ``--chat`` a question."""
     most = sys.maxsize if options.chat else MAX_TOKENS
     most = most if options.max_tokens is None else options.max_tokens
-    usual = Prompt("", most, options.sampling, tuple(options.stop or ()), options.chat)
+    stops, grammar = tuple(options.stop or ()), grammar_of(options, model)
+    usual = Prompt("", most, options.sampling, stops, options.chat, grammar)
     if not options.chat:
         return lambda line: _shown(*read_line(line, usual))
     from .chat import ChatEncoder, open_template

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
+from .constraint import Constraint
 from .model import Model
 from .stream import StopStrings, TextStream
 
@@ -27,16 +28,18 @@ class Reply:
         *,
         stops: Sequence[str] = (),
         alone: bool = False,
+        constraint: Constraint | None = None,
     ) -> None:
         """Prepare; ``alone`` is for text that does not go on where the text of ``ids`` ends.
 
-        Whoever makes the tokens where they come from no iterator hands each to :meth:`push`.
+        Whoever makes the tokens where they come from no iterator hands each to :meth:`push`. They
+        are picked as ``constraint`` allows, if there is one, and end where it is complete.
         """
         self.ids, self.made = ids, list[int]()
         self.text = ""
         self.stop: str | None = None
         self._model, self._tokens = model, tokens
-        self._stops = StopStrings(stops)
+        self._stops, self._constraint = StopStrings(stops), constraint
         before = [] if alone else ids
         self._stream = TextStream(model.decode, before) if model.manifest.tokenizer_file else None
         self._times = [time.perf_counter()]
@@ -46,7 +49,18 @@ class Reply:
             yield self.push(token)
             if self.stop is not None:
                 return
+            if self.is_over:
+                break
         yield self.finish()
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the text has ended, however many tokens may be made."""
+        return self.stop is not None or self._is_complete
+
+    @property
+    def _is_complete(self) -> bool:
+        return self._constraint is not None and self._constraint.is_complete
 
     def push(self, token: int) -> str:
         """Take a token; returns the text that can be shown by now."""
@@ -69,6 +83,8 @@ class Reply:
         """Return why it ended: ``stop``, ``context``, ``length`` or ``end``."""
         if self.stop is not None:
             return "stop"
+        if self._is_complete:
+            return "end"
         if len(self.made) == self._model.room(len(self.ids)):
             return "context"
         return "length" if len(self.made) == max_tokens else "end"

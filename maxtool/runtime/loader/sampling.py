@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
 from .errors import BadUsage, RunError
 from .memory import Array
+
+# Picks a token from the logits of all, and the tokens before it.
+Choose: TypeAlias = Callable[[Array, Sequence[int]], int]
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,14 @@ class TokenSampler:
 
     def __call__(self, logits: Array, before: Sequence[int]) -> int:
         """Pick a token from the logits of all, and the tokens before it."""
-        logits = penalised(logits, before, self.sampling.repetition_penalty)
+        return self._pick(penalised(logits, before, self.sampling.repetition_penalty))
+
+    def pick_among(self, allowed: Array, logits: Array, before: Sequence[int]) -> int:
+        """Pick one of the tokens ``allowed``, as if there were no others."""
+        moved = penalised(logits, before, self.sampling.repetition_penalty)
+        return int(allowed[self._pick(moved[allowed])])
+
+    def _pick(self, logits: Array) -> int:
         best = int(logits.argmax())
         if not math.isfinite(logits[best]):
             raise RunError("the model's logits are not finite numbers")

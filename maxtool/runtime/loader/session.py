@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from .entries import EntryRunner
 from .memory import Array
 from .processor import Decoder
-from .sampling import TokenSampler
+from .sampling import Choose, TokenSampler
 from .slots import Slot, Unread, inputs_of
-
-Choose = Callable[[Array, Sequence[int]], int]
 
 
 class Session:

@@ -5,19 +5,24 @@ from __future__ import annotations
 import sys
 from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from .errors import reading
+from .constraint import Constraint, picker
+from .errors import BadInput, reading
 from .likelihood import LikelihoodSampler
 from .model import Model
 from .opening import open_model
 from .options import TextOptions
 from .prompts import MAX_TOKENS
 from .reply import Reply
-from .sampling import TokenSampler
-from .session import Choose, Session
+from .sampling import Choose
+from .session import Session
 from .terminal import emit_json, emit_text, note
 from .token_lines import write_tokens
 from .tokens import most_bytes, too_long
+
+if TYPE_CHECKING:
+    from .json_schema import Grammar
 
 
 def run_text(options: TextOptions) -> None:
@@ -27,9 +32,10 @@ def run_text(options: TextOptions) -> None:
     prompt = options.prompt if options.file is None else read_text(options.file, context)
     ids = options.ids if options.ids is not None else model.encode(prompt or "")
     most = MAX_TOKENS if options.max_tokens is None else options.max_tokens
-    choose = picker(options)
+    constraint = constraint_of(options, model)
+    choose = picker_of(options, constraint)
     tokens = Session(model).generate(ids, model.check_prompt(ids, most), choose)
-    reply = Reply(model, ids, tokens, stops=options.stop or ())
+    reply = Reply(model, ids, tokens, stops=options.stop or (), constraint=constraint)
     show(options, prompt or "")
     say(options, reply, choose, most)
     if options.json:
@@ -38,9 +44,30 @@ def run_text(options: TextOptions) -> None:
     report(options, model, reply, most)
 
 
-def picker(options: TextOptions) -> Choose:
+def grammar_of(options: TextOptions, model: Model) -> Grammar | None:
+    """The grammar that ``--json-schema`` asks for, if it is given."""
+    file = options.json_schema
+    if file is None:
+        return None
+    from .json_schema import read_schema
+
+    try:
+        return model.grammar(read_schema(file))
+    except BadInput as error:
+        error.file = error.file or str(file)
+        raise
+
+
+def constraint_of(options: TextOptions, model: Model) -> Constraint | None:
+    """The constraint of a text, if ``--json-schema`` asks for one."""
+    grammar = grammar_of(options, model)
+    return None if grammar is None else grammar.constraint()
+
+
+def picker_of(options: TextOptions, constraint: Constraint | None) -> Choose:
     """Return what picks tokens; with ``--json-stream`` it notes how likely they are."""
-    return (LikelihoodSampler if options.json_stream else TokenSampler)(options.sampling)
+    choose = picker(options.sampling, constraint)
+    return LikelihoodSampler(choose) if options.json_stream else choose
 
 
 def show(options: TextOptions, text: str) -> None:
