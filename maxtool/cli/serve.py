@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     from maxtool.serve.served import Served
 
 KEY = "MAXTOOL_API_KEY"
+COUNTED = (
+    "max_prompt",
+    "max_tokens",
+    "queue",
+    "max_connections",
+    "read_timeout",
+    "timeout",
+    "stop_timeout",
+)
 PACKAGES = {"anyio", "prometheus_client", "starlette", "uvicorn"}
 
 
@@ -47,6 +56,18 @@ class Asking:
     queue: Annotated[
         int, typer.Option("--queue", metavar="N", help="Texts that may wait for each model.")
     ] = 256
+    max_connections: Annotated[
+        int,
+        typer.Option("--max-connections", metavar="N", help="Connections of clients at a time."),
+    ] = 512
+    read_timeout: Annotated[
+        float,
+        typer.Option(
+            "--read-timeout",
+            metavar="SECONDS",
+            help="Time for the head of a request to come, and for its body.",
+        ),
+    ] = 30.0
     timeout: Annotated[
         float, typer.Option("--timeout", metavar="SECONDS", help="Time to answer a request.")
     ] = 600.0
@@ -63,7 +84,7 @@ class Asking:
         """The limits that these say; refuses what is none."""
         from maxtool.serve.limits import Limits
 
-        for name in ("max_prompt", "max_tokens", "queue", "timeout", "stop_timeout"):
+        for name in COUNTED:
             value = getattr(self, name)
             if value is not None and not 1 <= value < 1e9:
                 raise UsageError(f"--{name.replace('_', '-')} counts from 1 up, not {value}")
@@ -72,6 +93,8 @@ class Asking:
             prompt=self.max_prompt,
             tokens=self.max_tokens,
             queue=self.queue,
+            connections=self.max_connections,
+            read_seconds=self.read_timeout,
             seconds=self.timeout,
             stop_seconds=self.stop_timeout,
         )

@@ -120,13 +120,18 @@ class Endpoints:
             self._reading -= 1
 
     async def _body(self, request: Request) -> bytes:
-        """The body of a request, refused as soon as it is too long."""
-        body = bytearray()
-        async for part in request.stream():
-            body += part
-            if len(body) > self._limits.body:
-                what = f"the body has more than {self._limits.body} bytes"
-                raise Refusal(413, what, code="body_too_large", headers={"Connection": "close"})
+        """The body of a request, refused as soon as it is too long, or comes too slowly."""
+        body, closing = bytearray(), {"Connection": "close"}
+        try:
+            async with asyncio.timeout(self._limits.read_seconds):
+                async for part in request.stream():
+                    body += part
+                    if len(body) > self._limits.body:
+                        what = f"the body has more than {self._limits.body} bytes"
+                        raise Refusal(413, what, code="body_too_large", headers=closing)
+        except TimeoutError:
+            what = f"the body took more than {self._limits.read_seconds:g} s to come"
+            raise Refusal(408, what, code="body_too_slow", headers=closing) from None
         return bytes(body)
 
     def _chosen(self, content: Mapping[str, Any]) -> Served:

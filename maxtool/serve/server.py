@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
+from typing import cast
 
 import uvicorn
 from starlette.applications import Starlette
@@ -19,6 +22,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect
 
 from maxtool.errors import MachineLacks
+from maxtool.serve.connections import Connection
 from maxtool.serve.endpoints import Endpoints
 from maxtool.serve.guard import Guard, refused
 from maxtool.serve.limits import Limits
@@ -90,7 +94,7 @@ class Server(uvicorn.Server):
         self._models = models
         config = uvicorn.Config(
             app,
-            http="h11",
+            http=cast("type[asyncio.Protocol]", partial(Connection, limits)),
             ws="none",
             lifespan="off",
             log_config=None,
