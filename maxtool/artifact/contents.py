@@ -90,7 +90,7 @@ class Contents:
     # The file of the recipe, if there is one, and those that it extends.
     recipe_files: tuple[Path, ...] = ()
     # The name and commit of the repository that they were brought from, if they were.
-    origin: Mapping[str, str] = field(default_factory=dict)
+    origin: Mapping[str, object] = field(default_factory=dict)
     # The bytes of the sources that were executed, which may have changed since.
     executed: Mapping[Path, bytes] = field(default_factory=dict)
 

@@ -76,6 +76,7 @@ def _prepared(request: ModuleRequest, read: Mapping[Path, None]) -> ModuleBuild:
         encodings=encodings,
         sources=_sources(request, read),
         executed={file: loaded.source},
+        origin=request.origin,
     )
     build = ModuleBuild(request, contents, checkpoint, [*(checkpoint.notes if checkpoint else ())])
     build.check_machine()

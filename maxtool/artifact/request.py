@@ -58,8 +58,8 @@ class Request(Options):
     # What outputs are compared with: the graphs in float64, or the original model.
     against: Against = "graph"
     ignore: frozenset[str] = frozenset()  # keys of the configuration to pass over
-    # The name and commit of the repository that the source was brought from, for the manifest.
-    origin: Mapping[str, str] = field(default_factory=dict)
+    # What is known of where the source was brought from, for the manifest: its name, and more.
+    origin: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,7 @@ class ModuleRequest(Options):
     entries: tuple[EntrySpec, ...]
     prefix: str = ""  # of the names of its tensors in the checkpoint
     dtype: DType | None = None  # of the matrices; if None what the module declares
+    origin: Mapping[str, object] = field(default_factory=dict)  # of the weights
 
 
 @dataclass(frozen=True)

@@ -177,10 +177,10 @@ def compile(  # noqa: A001 - the command's name
     if page.wanted and check is None:
         raise UsageError("--html draws what --check compares", hint="pass --check too")
     page.check([options.local_output(output), source])
-    options.check_source(source)
+    options.check_not_code(source)
     module = artifact.parse_reference(source)
     against = options.parse_check(check or CHECKS[0])
-    scheme = quantized.parsed()
+    scheme = quantized.parsed(out)
     of_module = {"--weights": weights, "--prefix": prefix, "--input": input, "--entry": entry}
     of_recipe = {
         "--recipe": recipe,
@@ -207,9 +207,11 @@ def compile(  # noqa: A001 - the command's name
     }
     build: Build | ModuleBuild
     if module is not None:
+        given = None if weights is None else options.source(out, weights)
         wanted = artifact.ModuleRequest(
             module=module,
-            weights=None if weights is None else options.local_source(weights),
+            weights=None if given is None else given.path,
+            origin={} if given is None else given.record,
             entries=tuple(artifact.parse_entries(entry or (), input or ())),
             prefix=prefix or "",
             **common,

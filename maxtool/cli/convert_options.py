@@ -11,6 +11,7 @@ from maxtool.cli import options, sizes
 from maxtool.errors import UsageError
 
 if TYPE_CHECKING:
+    from maxtool.cli.output import Output
     from maxtool.dtype import DType
 
 
@@ -107,8 +108,8 @@ class EditOptions:
         options.flag("--allow-nonfinite", help="Cast NaN, infinities and what becomes infinite."),
     ] = False
 
-    def parsed(self) -> dict[str, Any]:
-        """The fields of a request that these options say."""
+    def parsed(self, out: Output) -> dict[str, Any]:
+        """The fields of a request that these options say; what they name is brought."""
         from maxtool.conversion.edit_request import MetadataEdits, TensorEdits
 
         for option, texts in self._texts.items():
@@ -126,8 +127,8 @@ class EditOptions:
         return {
             "edits": edits,
             "metadata": metadata,
-            "adapter": options.local_source(self.merge_lora) if self.merge_lora else None,
-            "base": options.local_source(self.base) if self.base else None,
+            "adapter": options.source_path(out, self.merge_lora),
+            "base": options.source_path(out, self.base),
             "plain": self.no_recipe,
             "allow_nonfinite": self.allow_nonfinite,
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -27,6 +28,8 @@ ALIASES = {
     "bf16": "bfloat16",
 }
 CACHE_TYPES = (*DTYPES, "Q8_0")
+# A module of a user's: FILE.py:NAME.
+CODE = re.compile(r"\.py(:.*)?$")
 POOLINGS = ("mean", "cls", "max")
 
 
@@ -85,42 +88,41 @@ IgnoreConfig = Annotated[
 ]
 
 
-def local_source(text: str) -> Path:
-    """The path that a user names to be read whole."""
-    from maxtool.weights.hub import is_hub_url
-
-    if is_hub_url(text):
-        _refuse_url(text, "this is read from a path here, not from a repository")
-    _refuse_url(text, "only inspect-weights reads URLs, and of those the headers")
-    return Path(text)
-
-
-def check_source(text: str) -> None:
-    """Refuse a URL, unless it names a repository."""
-    from maxtool.weights.hub import is_hub_url
-
-    if not is_hub_url(text):
-        local_source(text)
-
-
 def source(
-    out: Output, text: str, output: Path | None = None, *, force: bool = False
+    out: Output,
+    text: str,
+    output: Path | None = None,
+    *,
+    force: bool = False,
+    is_file: bool = False,
 ) -> NamedSource:
-    """The checkpoint that a user names by a path, or as a repository, whose files are brought.
+    """The checkpoint, or ``is_file``, that a user names by a path, a URL or as a repository.
 
-    That the output may be written is checked before.
+    What is not on this machine is brought; that the output may be written is checked before.
     """
     from maxtool import sources
     from maxtool.files.outputs import check_output
 
-    name = sources.hub_name(text)
-    if name is None:
-        return sources.Source(local_source(text), text)
-    if output is not None:
+    if output is not None and sources.local(text) is None:
         check_output(output, force=force)
-    brought = sources.bring(name, out.progress)
-    out.note(f"{brought.name}: commit {brought.commit}")
+    brought = sources.bring(text, out.progress, is_file=is_file)
+    if brought.commit is not None:
+        out.note(f"{brought.name}: commit {brought.commit}")
     return brought
+
+
+def source_path(out: Output, text: str | None, *, is_file: bool = False) -> Path | None:
+    """The path of what :func:`source` brings; None stays."""
+    return None if text is None else source(out, text, is_file=is_file).path
+
+
+def check_not_code(text: str) -> None:
+    """Refuse code behind a URL, which would be executed."""
+    from maxtool.weights.remote import is_url
+
+    if is_url(text) and CODE.search(text):
+        what = "a module is executed, and so it is read from a path of this machine alone"
+        _refuse_url(text, what, "download it, look at it, and give the path here")
 
 
 def local_recipe(text: str) -> str:
@@ -139,12 +141,11 @@ def local_output(text: str) -> Path:
     return Path(text)
 
 
-def _refuse_url(text: str, what: str, hint: str | None = None) -> None:
-    """Refuse a URL; unless there is a hint, it says how to download it."""
-    from maxtool.weights.remote import download, is_url, redacted
+def _refuse_url(text: str, what: str, hint: str) -> None:
+    from maxtool.weights.remote import is_url, redacted
 
     if is_url(text):
-        raise UsageError(what, file=redacted(text), hint=hint or download(text))
+        raise UsageError(what, file=redacted(text), hint=hint)
 
 
 def parse_pooling(text: str | None) -> str | None:

@@ -11,6 +11,7 @@ from maxtool.cli import complete, options
 from maxtool.errors import UsageError
 
 if TYPE_CHECKING:
+    from maxtool.cli.output import Output
     from maxtool.quantization.scheme import Scheme, StoredType
 
 
@@ -74,8 +75,11 @@ class QuantizeOptions:
         options.flag("--strict", help="With --quantize: fail where rows are not whole blocks."),
     ] = False
 
-    def parsed(self) -> Scheme | None:
-        """The scheme that the options ask for together; None without ``--quantize``."""
+    def parsed(self, out: Output) -> Scheme | None:
+        """The scheme that the options ask for together; None without ``--quantize``.
+
+        An importance matrix that is not on this machine is brought.
+        """
         if self.quantize is None:
             self._refuse_others()
             return None
@@ -92,7 +96,7 @@ class QuantizeOptions:
             embedding=None
             if embedding is None
             else _parse_type("--token-embedding-type", embedding),
-            importance=None if self.imatrix is None else options.local_source(self.imatrix),
+            importance=options.source_path(out, self.imatrix, is_file=True),
             requantize=self.allow_requantize,
             strict=self.strict,
         )

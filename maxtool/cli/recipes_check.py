@@ -26,12 +26,12 @@ def recipes_check(
     Exits with 4 when a tensor is missing, unused or of another shape.
     """
     from maxtool.recipe import load_recipe, plan
-    from maxtool.weights import open_checkpoint
+    from maxtool.sources import open_named
 
     loaded = load_recipe(options.local_recipe(recipe))
     planned = plan(
         loaded,
-        open_checkpoint(options.local_source(checkpoint)),
+        open_named(checkpoint).checkpoint,
         ignore=frozenset(ignore_config or ()),
     )
     if out.json_mode:

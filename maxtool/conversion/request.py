@@ -60,7 +60,7 @@ class Request:
         split_max_size: Bytes of tensors in a split of GGUF at most; one file when not given.
         resume: Whether finished files are kept if it is interrupted, and used by the next run.
         in_shares: Whether its files are written by several processes, a share of them each.
-        origin: The name and commit of the repository that the source was brought from.
+        origin: What is known of where the source was brought from: its name, and more.
         jobs: How many threads read and convert; one per core when not given.
     """
 
@@ -86,7 +86,7 @@ class Request:
     base: Path | None = None
     resume: bool = False
     in_shares: bool = False
-    origin: Mapping[str, str] = field(default_factory=dict)
+    origin: Mapping[str, object] = field(default_factory=dict)
     jobs: int | None = None
 
     @property

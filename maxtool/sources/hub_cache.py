@@ -7,7 +7,6 @@ in ``blobs``, by their checksums; in ``snapshots`` a folder of links to them for
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from maxtool.files.staging import staged
 from maxtool.sources.hub_library import library
+from maxtool.sources.locking import locked
 
 
 class HubCache:
@@ -71,8 +71,5 @@ class HubCache:
     @contextmanager
     def held(self, digest: str) -> Iterator[None]:
         """Keep other processes from bringing a content, by the lock that the library takes."""
-        self._locks.mkdir(parents=True, exist_ok=True)
-        with (self._locks / f"{digest}.lock").open("ab") as lock:
-            with suppress(OSError):  # a file system without locks
-                fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(self._locks / f"{digest}.lock"):
             yield

@@ -10,6 +10,7 @@ from typing import Any
 
 from maxtool.errors import InputError, MissingFile, TransferFailed
 from maxtool.sources import hub_library
+from maxtool.sources.checksum import DIGITS, GIT, Checksum
 from maxtool.sources.hub_cache import HubCache
 from maxtool.sources.hub_store import HubStore
 from maxtool.sources.origin import Listed, Origin, Progress
@@ -20,14 +21,17 @@ from maxtool.weights.names import stays_inside
 from maxtool.weights.remote.visit import TIMEOUT
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_DIGEST = re.compile(r"[0-9a-f]+")
 
 
 class HubRepository(Origin):
     """Files of a commit, brought into the cache of huggingface_hub."""
 
+    store: HubStore
+
     def __init__(self, name: HubName, commit: str, listing: Mapping[str, Listed]) -> None:
         self.name, self.asked = name._replace(file="").url, name.file
+        self._asked = name.url
         self.commit: str = commit
         self.listing = listing
         self.cache = HubCache(name.repository)
@@ -42,7 +46,7 @@ class HubRepository(Origin):
         """Bring a file into the cache, checked against the checksum that the Hub lists."""
         listed, cache = self.listing[file], self.cache
         pointer = cache.snapshot(self.commit) / file
-        digest = listed.digest or ""
+        digest = listed.checksum.value if listed.checksum else ""
         if _is_whole(pointer, listed):
             return pointer
         with cache.held(digest):
@@ -51,12 +55,22 @@ class HubRepository(Origin):
                 cache.part(digest).replace(cache.blob(digest))
             return cache.link(digest, self.commit, file)
 
+    def together(self, brought: Mapping[str, Path]) -> Path:  # noqa: ARG002 - of all files
+        """The folder of the commit."""
+        return self.cache.snapshot(self.commit)
+
+    @property
+    def record(self) -> dict[str, object]:
+        """The name as it was given, and the commit."""
+        return {"name": self._asked, "commit": self.commit}
+
 
 class CachedRepository(Origin):
     """Files of a commit that the cache has."""
 
     def __init__(self, name: HubName, commit: str, folder: Path) -> None:
         self.name, self.asked = name._replace(file="").url, name.file
+        self._asked = name.url
         self.commit: str = commit
         self._folder = folder
         files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
@@ -67,6 +81,15 @@ class CachedRepository(Origin):
     def bring(self, file: str, progress: Progress) -> Path:  # noqa: ARG002 - nothing is to be done
         """Return the place of a file, which is here."""
         return self._folder / file
+
+    def together(self, brought: Mapping[str, Path]) -> Path:  # noqa: ARG002 - of all files
+        """The folder of the commit."""
+        return self._folder
+
+    @property
+    def record(self) -> dict[str, object]:
+        """The name as it was given, and the commit."""
+        return {"name": self._asked, "commit": self.commit}
 
 
 def repository(name: HubName) -> HubRepository | CachedRepository:
@@ -101,10 +124,11 @@ def _asked(name: HubName) -> HubRepository:
 
 def _listed(file: Any) -> Listed:  # noqa: ANN401 - a RepoSibling
     """The Hub's words on a file; ``ValueError`` if that is not what it must."""
-    listed = Listed(file.size, file.lfs and file.lfs.sha256, file.blob_id)
-    if not isinstance(listed.size, int) or not _DIGEST.fullmatch(listed.digest or ""):
+    kind, digest = ("SHA-256", file.lfs.sha256) if file.lfs else (GIT, file.blob_id)
+    is_digest = len(digest) == DIGITS[kind] and _DIGEST.fullmatch(digest)
+    if not isinstance(file.size, int) or not is_digest:
         raise ValueError("a file without size or checksum")
-    return listed
+    return Listed(file.size, Checksum(kind, digest))
 
 
 def _cached(name: HubName, reason: InputError) -> CachedRepository:

@@ -13,7 +13,8 @@ from maxtool.errors import InputError, TransferFailed
 from maxtool.sources.hub_library import explained, library
 from maxtool.weights import hub
 from maxtool.weights.hub import HubName
-from maxtool.weights.remote.http import BYTES_PER_SECOND, PATIENCE, expected_bytes
+from maxtool.weights.remote.answers import expected_bytes
+from maxtool.weights.remote.http import BYTES_PER_SECOND, PATIENCE
 from maxtool.weights.remote.store import Piece, Store
 from maxtool.weights.remote.visit import TIMEOUT, wake
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from maxtool.errors import MissingFile
 from maxtool.sources import selection
 from maxtool.sources.hub_library import is_installed
-from maxtool.sources.hub_repository import CachedRepository, repository
+from maxtool.sources.hub_repository import repository
 from maxtool.sources.origin import Origin, Progress
+from maxtool.sources.web_folder import WebFolder
 from maxtool.weights import hub
 from maxtool.weights.hub import HubName
+from maxtool.weights.names import did_you_mean
 from maxtool.weights.opened_checkpoint import OpenedCheckpoint, open_anywhere, open_headers
+from maxtool.weights.remote.url import HTTP, is_url, local_path, scheme
 
 ShownProgress = Callable[[str], AbstractContextManager[Progress]]
 
@@ -27,56 +31,93 @@ class Source:
         path: What is opened.
         name: What is printed of it: its path, or the name that it was brought from.
         commit: The commit of the repository that it was brought from.
+        record: What an output says of where it came from; nothing of a path, which means little.
     """
 
     path: Path
     name: str
     commit: str | None = None
-
-    @property
-    def record(self) -> dict[str, str]:
-        """Words of an output on where it came from; nothing of a path, which means little."""
-        return {} if self.commit is None else {"name": self.name, "commit": self.commit}
+    record: Mapping[str, object] = field(default_factory=dict)
 
 
-def bring(name: HubName, progress: ShownProgress) -> Source:
-    """Bring the files of a repository here that are needed.
+def bring(text: str, progress: ShownProgress, *, is_file: bool = False) -> Source:
+    """The files that a user names, of which those that are not on this machine are brought here.
+
+    Args:
+        text: A path, a URL, or the name of a repository.
+        progress: Shows what is brought.
+        is_file: Whether it is one file, beside which nothing is needed.
 
     Raises:
+        UsageError: If it is not a name of that kind.
         MissingFile: If it is not there, or leaves a choice.
         InputError: If it cannot be read, or is not what was announced.
         MachineLacks: If a package or space for it is not here.
     """
+    path = local(text)
+    if path is not None:
+        return Source(path, text)
     with progress("looking up") as meter:
-        origin = repository(name)
-        return Source(_brought(origin, meter), name.url, origin.commit)
+        origin = _origin(text, is_file=is_file)
+        path = _one(origin, meter) if is_file else _brought(origin, meter)
+        return Source(path, str(origin.record["name"]), origin.commit, origin.record)
 
 
 def open_named(text: str) -> OpenedCheckpoint:
     """Open what a user names; of what is not on this machine, headers are read and no more."""
-    name = hub_name(text)
-    if name is None:
+    path = local(text)
+    if path is not None:
+        return open_anywhere(str(path))
+    if hub_name(text) is None and scheme(text) in HTTP:  # what lies beside it is not asked for
         return open_anywhere(text)
-    origin = repository(name)
+    origin = _origin(text)
     main = selection.select(origin).main
-    if isinstance(origin, CachedRepository):
+    if origin.store is None:
         return open_anywhere(str(origin.bring(main, _Unseen())))
     with tempfile.TemporaryDirectory(prefix="maxtool-") as folder:
-        url = origin.url(main)
-        return open_headers(url, Path(folder), origin.store, name.url, origin.commit)
+        name = str(origin.record["name"])
+        return open_headers(origin.url(main), Path(folder), origin.store, name, origin.commit)
+
+
+def _origin(text: str, *, is_file: bool = False) -> Origin:
+    """The place that a name is of, with what it has that may be needed."""
+    name = hub_name(text)
+    if name is not None:
+        return repository(name)
+    origin = WebFolder(text, is_file=is_file)
+    if not is_file:
+        origin.look_around()
+    return origin
+
+
+def local(text: str) -> Path | None:
+    """The path that a user names; None where it is the name of something elsewhere."""
+    if not is_url(text):
+        return Path(text) if hub_name(text) is None else None
+    return local_path(text)
+
+
+def _one(origin: Origin, progress: Progress) -> Path:
+    """Bring the one file that is named."""
+    if origin.asked not in origin.listing:
+        what = f"there is no {origin.asked}" if origin.asked else "a file is to be named"
+        hint = did_you_mean(origin.asked, origin.listing)
+        raise MissingFile(what, file=origin.name, hint=hint)
+    return origin.together({origin.asked: origin.bring(origin.asked, progress)}) / origin.asked
 
 
 def _brought(origin: Origin, progress: Progress) -> Path:
     """Bring all that is needed of a place; return what is opened."""
     chosen = selection.select(origin)
-    for file in chosen.beside:
-        origin.bring(file, progress)
+    brought = {file: origin.bring(file, progress) for file in chosen.beside}
     main = origin.bring(chosen.main, progress) if chosen.main.endswith(selection.INDEX) else Path()
     files = selection.weights_of(chosen.main, main)
+    origin.look_for(files)
     selection.check_listed(origin, files)
     progress.steps(len(files))
-    paths = {file: origin.bring(file, progress) for file in files}
-    path = paths.get(chosen.main, main)
+    brought |= {file: origin.bring(file, progress) for file in files}
+    brought.setdefault(chosen.main, main)
+    path = origin.together(brought) / chosen.main
     return path if chosen.is_named else path.parent
 
 

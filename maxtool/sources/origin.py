@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from hashlib import _Hash
+from maxtool.sources.checksum import Checksum
+from maxtool.weights.remote.store import Store
 
 
 class Progress(Protocol):
@@ -30,29 +29,13 @@ class Listed(NamedTuple):
 
     Attributes:
         size: Its bytes.
-        sha256: Its checksum, if that is known: the Hub says it of files in Git LFS.
-        git_id: The id of its content in Git, a SHA-1, for the Hub's other files.
+        checksum: Its checksum, if that is known.
         version: What tells it from later ones under its name, such as an ETag.
     """
 
     size: int
-    sha256: str | None = None
-    git_id: str | None = None
+    checksum: Checksum | None = None
     version: str | None = None
-
-    @property
-    def digest(self) -> str | None:
-        """The checksum that is known of it, if there is one."""
-        return self.sha256 or self.git_id
-
-    def hasher(self) -> _Hash:
-        """The function of that checksum, which is to be given all bytes of the file.
-
-        Git hashes the content of a file behind a header: https://git-scm.com/book, chapter 10.2.
-        """
-        if self.sha256 or not self.git_id:
-            return hashlib.sha256()
-        return hashlib.sha1(b"blob %d\0" % self.size, usedforsecurity=False)
 
 
 class Origin(ABC):
@@ -63,13 +46,31 @@ class Origin(ABC):
         asked: The file or folder in it that was named; empty for all of it.
         commit: The commit of its files, for repositories.
         listing: What it has, by paths in it.
+        store: What reads its files by their URLs; None where they are on this machine.
     """
 
     name: str
     asked: str
     commit: str | None = None
     listing: Mapping[str, Listed]
+    store: Store | None = None
 
     @abstractmethod
     def bring(self, file: str, progress: Progress) -> Path:
-        """Bring one listed file here, unless it is here; its folder holds the others."""
+        """Bring one listed file here, unless it is here; return where it is."""
+
+    @abstractmethod
+    def together(self, brought: Mapping[str, Path]) -> Path:
+        """The folder that has files by their paths, which were brought."""
+
+    def look_for(self, files: Iterable[str]) -> None:  # noqa: B027 - most list all they have
+        """List these files too, as far as they are there."""
+
+    def url(self, file: str) -> str:
+        """The URL of a file for the store."""
+        raise NotImplementedError
+
+    @property
+    def record(self) -> dict[str, object]:
+        """Words of an output on where it came from."""
+        return {"name": self.name}

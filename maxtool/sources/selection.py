@@ -20,6 +20,11 @@ from maxtool.weights.remote.url import redacted
 GGUF, INDEX, ONNX = ".gguf", ".json", ".onnx"
 # What is read beside safetensors, PyTorch and ONNX files.
 BESIDE = (CONFIG, GENERATION, *CARRIED, lora.CONFIG, *sentence_transformers.BESIDE)
+# Names that the file which stands for a model usually has, where nothing lists what is there.
+MAIN = (
+    *("model.safetensors.index.json", "model.safetensors", lora.TENSORS),
+    *("pytorch_model.bin.index.json", "pytorch_model.bin", "model.onnx"),
+)
 
 
 class Selection(NamedTuple):

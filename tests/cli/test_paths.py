@@ -38,27 +38,6 @@ def run(arguments: list[str], value: object = "") -> Result:
     return CliRunner().invoke(app, [argument.replace("{}", str(value)) for argument in arguments])
 
 
-@pytest.mark.parametrize("command", READING)
-@pytest.mark.parametrize(
-    ("url", "shown", "hint"),
-    [
-        (
-            HUB,
-            "https://huggingface.co/org/model-1.5/resolve/main/x.safetensors",
-            "hf download org/model-1.5",
-        ),
-        ("s3://bucket/x.gguf", "s3://bucket/x.gguf", "download it first"),
-    ],
-)
-def test_urls_are_for_inspection(command: str, url: str, shown: str, hint: str) -> None:
-    result = run(READING[command], url)
-    assert result.exit_code == 2
-    assert "error: only inspect-weights reads URLs" in result.stderr
-    assert f"at: file {shown}\n" in result.stderr
-    assert hint in result.stderr
-    assert "sesame" not in result.stderr
-
-
 @pytest.mark.parametrize(
     "command",
     [
@@ -83,20 +62,13 @@ def test_repositories_are_no_paths(command: list[str], empty: Path) -> None:
     result = run(command, name)
     assert result.exit_code == 3
     assert f"hf download {name} --local-dir Llama-3.2-1B" in result.stderr
-    assert ("HF_HUB_OFFLINE is set" in result.stderr) == (command[0] != "recipes")
+    assert "HF_HUB_OFFLINE is set" in result.stderr
     for path in (f"./{name}", f"{name}/"):
         assert "HF_HUB_OFFLINE" not in run(command, path).stderr
     (empty / "meta-llama").mkdir()
     error = run(command, name).stderr
     assert "hf download" not in error
     assert f"or hf://{name}, a repository of the Hub" in error
-
-
-def test_repositories_are_not_brought_to_check_recipes() -> None:
-    result = run(READING["recipes check"], "hf://org/model-1.5")
-    assert result.exit_code == 2
-    assert "this is read from a path here, not from a repository" in result.stderr
-    assert "hf download org/model-1.5" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
+import ssl
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -403,3 +406,24 @@ def test_what_fsspec_says_of_other_protocols(monkeypatch: pytest.MonkeyPatch) ->
         open_anywhere("wandb://user:sesame@bucket/x.gguf")
     hint = "pip install fsspec, and what it needs for wandb://: Install wandbfs to access wandb"
     assert caught.value.hint == hint
+
+
+def test_connections_are_encrypted(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not (openssl := shutil.which("openssl")):
+        pytest.skip("needs openssl, to make a certificate")
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    made = [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    made += ["-nodes", "-keyout", str(key), "-out", str(certificate), "-days", "2"]
+    made += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    subprocess.run(made, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with serve(folder) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        url = server.url.replace("http:", "https:") + "/one.safetensors"
+        with pytest.raises(InputError, match=r"cannot be read: .*certificate"):
+            open_anywhere(url)
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert_like_local(open_anywhere(url), folder / "one.safetensors")

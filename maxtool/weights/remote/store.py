@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import NamedTuple
 
 
@@ -45,6 +46,17 @@ class Store(ABC):
     def stop(self) -> None:
         """Stop every read in flight soon, and refuse new ones."""
         self.stopped.set()
+
+    def has_ranges(self, url: str) -> bool:  # noqa: ARG002 - most know no other files
+        """Return whether ranges of a file can be read, not only all of it by ``stream``."""
+        return True
+
+    def stream(self, url: str) -> Iterator[Piece]:
+        """Read all of a file from its beginning; raises what ``read`` does."""
+        raise NotImplementedError
+
+    def check_same(self, url: str) -> None:  # noqa: B027 - for stores whose pieces do not say it
+        """Check that a file that was described is still that one; ``ChangedFile`` if it is not."""
 
     @abstractmethod
     def _read(self, url: str, start: int, count: int) -> Piece: ...

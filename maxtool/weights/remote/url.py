@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 import re
-from urllib.parse import unquote, urlsplit, urlunsplit
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from maxtool.errors import UsageError
-from maxtool.weights import hub
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _PORT = re.compile(r"[^/@:]*:\d*(/|$)|[^/@:]*/|\[")
 HTTP = frozenset({"http", "https"})
+LOCAL = frozenset({"file", "local"})
+# Parameters of queries that say who asks, and not what for: names, and how names begin.
+SIGNATURES = frozenset(
+    (
+        *("signature", "expires", "policy", "key-pair-id", "awsaccesskeyid", "googleaccessid"),
+        *("sig", "se", "st", "sp", "sv", "sr", "spr", "sip", "sks", "ske", "skt", "skv"),
+        *("skoid", "sktid", "saoid", "suoid", "scid"),
+        *("token", "access_token", "key", "api_key", "apikey"),
+    )
+)
+SIGNING = ("x-amz-", "x-goog-", "x-oss-")
 
 
 def is_url(text: str) -> bool:
@@ -24,12 +36,18 @@ def scheme(url: str) -> str:
     return url.partition("://")[0].lower()
 
 
-def download(url: str) -> str:
-    """Advice on how to get a local copy of what lies behind a URL."""
-    repository = hub.behind(redacted(url))
-    if repository is not None:
-        return f"download it first: {hub.download(repository)}"
-    return "download it first, and give the file or folder here"
+def local_path(url: str) -> Path | None:
+    """The path that a ``file://`` URL names; None for URLs of other schemes.
+
+    ``UsageError`` if it names another machine's.
+    """
+    if scheme(url) not in LOCAL:
+        return None
+    host, slash, path = url.partition("://")[2].partition("/")
+    if host.lower() not in ("", "localhost") or not slash:
+        hint = "write file:///PATH, with three slashes, or the path itself"
+        raise UsageError("this does not name a file of this machine", file=url, hint=hint)
+    return Path(unquote(f"/{path}"))
 
 
 def redacted(url: str) -> str:
@@ -45,6 +63,22 @@ def redacted(url: str) -> str:
         address = address.rpartition("@")[2]
     host, slash, path = address.partition("/")
     return f"{start}://{host.rpartition('@')[2]}{slash}{path}"
+
+
+def identity(url: str) -> str:
+    """A text for what a URL names, whoever asks for it: the same for another signature.
+
+    Of a query it has a hash, as that may hold what is secret.
+    """
+    pairs = parse_qsl(url.partition("?")[2].partition("#")[0], keep_blank_values=True)
+    kept = [
+        pair
+        for pair in pairs
+        if pair[0].lower() not in SIGNATURES and not pair[0].lower().startswith(SIGNING)
+    ]
+    if not kept:
+        return redacted(url)
+    return f"{redacted(url)}?{hashlib.sha256(urlencode(kept).encode()).hexdigest()}"
 
 
 def file_name(url: str) -> str:

@@ -10,6 +10,7 @@ import http.client
 import io
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import IPv6Address, ip_address
@@ -80,22 +81,33 @@ def wake(waiting: set[socket.socket]) -> None:
 
 
 class PlainConnection(http.client.HTTPConnection):
-    """A connection of a visit to a host, or to a proxy."""
+    """A connection of a visit to a host, or to a proxy; :func:`connecting` makes them."""
 
-    def __init__(self, host: str, *, visit: Visit, proxied: bool, **more: Any) -> None:  # noqa: ANN401
-        super().__init__(host, **more | {"timeout": visit.timeout()})
-        self._visit = visit
-        self._proxied = proxied
-        self.response_class = partial(_Answer, visit=visit)  # type: ignore[assignment]
+    visit: Visit
+    proxied: bool
 
     def connect(self) -> None:
         """Connect; nothing is sent where the visit may not lead."""
         super().connect()
-        self._visit.admit(None if self._proxied else self.sock.getpeername()[:2])
+        self.visit.admit(None if self.proxied else self.sock.getpeername()[:2])
 
 
 class TlsConnection(http.client.HTTPSConnection, PlainConnection):
     """A connection of a visit by TLS; the handshake follows :meth:`PlainConnection.connect`."""
+
+
+def connecting(
+    kind: type[PlainConnection], visit: Visit, *, proxied: bool
+) -> Callable[..., PlainConnection]:
+    """The function that makes connections of a visit, as a handler of urllib calls it."""
+
+    def made(host: str, **more: Any) -> PlainConnection:  # noqa: ANN401 - as the class has it
+        connection = kind(host, **more | {"timeout": visit.timeout()})
+        connection.visit, connection.proxied = visit, proxied
+        connection.response_class = partial(_Answer, visit=visit)  # type: ignore[assignment]
+        return connection
+
+    return made
 
 
 class _Answer(http.client.HTTPResponse):

@@ -1,0 +1,392 @@
+"""Sources by URL, from a server on this machine that behaves and misbehaves."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from maxtool.cli.app import app
+from tests.weights.range_server import Answer, Handler, Server, ranges, serve
+
+MODEL = Path(__file__).resolve().parents[1] / "data" / "tiny-llama"
+WEIGHTS = "model.safetensors"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(MODEL, tmp_path / "site" / "model"))
+
+
+@pytest.fixture
+def server(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MAXTOOL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("maxtool.sources.patience.WAITS", (0.0, 0.0))
+    with serve(model.parent, tagged) as running:
+        yield running
+
+
+def tagged(handler: Handler, data: bytes, start: int, last: int, **more: object) -> None:
+    """Answer with an ETag, and as RFC 9110 has it to requests of a range of another version."""
+    tag = f'"{hashlib.sha256(data).hexdigest()[:16]}"'
+    if handler.headers.get("If-Range", tag) != tag:
+        handler.send(200, data, ETag=tag, **more)
+    elif start > last:
+        handler.refuse(416, Content_Range=f"bytes */{len(data)}", ETag=tag)
+    else:
+        span = f"bytes {start}-{last}/{len(data)}"
+        handler.send(206, data[start : last + 1], Content_Range=span, ETag=tag, **more)
+
+
+def run(*arguments: str) -> Result:
+    result = CliRunner().invoke(app, list(arguments))
+    assert "sesame" not in result.output
+    return result
+
+
+def convert(url: str, *more: str) -> Result:
+    return run("convert", url, "-o", "out.gguf", "--json", "--force", *more)
+
+
+def asked(server: Server, name: str = WEIGHTS) -> list[str]:
+    """The ranges that were asked for of a file, but for the first byte, which tells its version."""
+    spans = [
+        {key.lower(): value for key, value in sent.items()}.get("range", "all")
+        for path, sent in server.asked
+        if path.partition("?")[0].endswith(name)
+    ]
+    return [span for span in spans if span != "bytes=0-0"]
+
+
+def incomplete(tmp_path: Path) -> list[Path]:
+    return [*(tmp_path / "cache").rglob("*.incomplete"), *(tmp_path / "cache").rglob("*.new")]
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    output = tmp_path_factory.mktemp("expected") / "out.gguf"
+    assert run("convert", str(MODEL), "-o", str(output)).exit_code == 0
+    return output.read_bytes()
+
+
+@pytest.mark.parametrize("path", ["model", "model/", f"model/{WEIGHTS}"])
+def test_a_folder_and_a_file_are_converted_as_those_here_are(
+    server: Server, expected: bytes, path: str
+) -> None:
+    result = convert(f"{server.url}/{path}")
+    assert result.exit_code == 0, result.output
+    assert Path("out.gguf").read_bytes() == expected
+    origin = json.loads(result.stdout)["origin"]
+    assert origin["name"] == f"{server.url}/{path}"
+    told = origin["files"][WEIGHTS]
+    assert told["bytes"] == (MODEL / WEIGHTS).stat().st_size
+    assert told["version"] == f'"{hashlib.sha256((MODEL / WEIGHTS).read_bytes()).hexdigest()[:16]}"'
+    assert asked(server)
+    server.asked.clear()
+    assert convert(f"{server.url}/{path}").exit_code == 0
+    assert asked(server) == [], "it is in the cache"
+
+
+def test_a_changed_file_is_brought_again(server: Server, model: Path, expected: bytes) -> None:
+    url = f"{server.url}/model"
+    assert convert(url).exit_code == 0
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.5}))
+    server.asked.clear()
+    assert convert(url).exit_code == 0
+    assert Path("out.gguf").read_bytes() != expected
+    assert asked(server) == []
+    assert asked(server, "config.json")
+
+
+def test_shards_are_brought_and_no_other_files(server: Server, model: Path) -> None:
+    shutil.rmtree(model)
+    sharded = run("convert", str(MODEL), "--no-recipe", "-o", str(model), "--shard-size", "60kB")
+    assert sharded.exit_code == 0, sharded.output
+    (model / "pytorch_model.bin").write_bytes(bytes(9))
+    (model / "stray.safetensors").write_bytes(bytes(9))
+    assert len([*model.glob("model-*")]) > 1
+    result = convert(f"{server.url}/model", "--no-recipe")
+    assert result.exit_code == 0, result.output
+    for one in model.glob("model-*.safetensors"):
+        assert asked(server, one.name)
+    assert not asked(server, "pytorch_model.bin")
+    assert not [path for path, _ in server.asked if "stray" in path]
+
+
+def test_parts_of_a_split_file(server: Server, model: Path, expected: bytes) -> None:
+    split = run("convert", str(MODEL), "-o", str(model / "m.gguf"), "--split-max-size", "60K")
+    assert split.exit_code == 0, split.output
+    first = min(model.glob("m-*.gguf")).name
+    assert run("convert", str(MODEL), "-o", "joined.npz", "--no-recipe").exit_code == 0
+    result = convert(f"{server.url}/model/{first}")
+    assert result.exit_code == 0, result.output
+    assert Path("out.gguf").stat().st_size == len(expected)
+
+
+def test_a_server_without_ranges(server: Server, expected: bytes) -> None:
+    attempts = []
+
+    def whole(handler: Handler, data: bytes, _start: int, _last: int) -> None:
+        attempts.append(handler.headers.get("Range"))
+        if attempts.count(None) == 1:
+            handler.send(200, data[:50], Content_Length=len(data))
+            handler.close_connection = True
+        else:
+            handler.send(200, data)
+
+    server.answer = whole
+    result = convert(f"{server.url}/model")
+    assert result.exit_code == 0, result.output
+    assert Path("out.gguf").read_bytes() == expected
+    assert json.loads(result.stdout)["origin"]["files"][WEIGHTS]["version"] is None
+    before = attempts.count(None)
+    assert convert(f"{server.url}/model").exit_code == 0
+    assert attempts.count(None) > before, "nothing tells that it is the same: it is fetched anew"
+
+
+def test_a_dropped_connection_is_resumed(server: Server, expected: bytes, tmp_path: Path) -> None:
+    dropped = []
+
+    def drop(handler: Handler, data: bytes, start: int, last: int) -> None:
+        if last > 1000 and not dropped:
+            dropped.append(start)
+            span = f"bytes {start}-{last}/{len(data)}"
+            handler.send(206, data[:99], Content_Length=last + 1 - start, Content_Range=span)
+            handler.close_connection = True
+        else:
+            tagged(handler, data, start, last)
+
+    server.answer = drop
+    assert convert(f"{server.url}/model").exit_code == 0
+    assert dropped
+    assert Path("out.gguf").read_bytes() == expected
+    assert not incomplete(tmp_path)
+
+
+def test_what_another_process_left_goes_on(
+    server: Server, monkeypatch: pytest.MonkeyPatch, expected: bytes, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("maxtool.sources.transfer.PIECE", 1 << 16)
+
+    def stop(handler: Handler, data: bytes, start: int, last: int) -> None:
+        if start >= 1 << 16:
+            handler.refuse(500)
+        else:
+            tagged(handler, data, start, last)
+
+    server.answer = stop
+    assert convert(f"{server.url}/model").exit_code == 3
+    (part,) = incomplete(tmp_path)
+    assert part.stat().st_size == 1 << 16
+    server.answer = tagged
+    server.asked.clear()
+    assert convert(f"{server.url}/model").exit_code == 0
+    assert all(int(span[6:].partition("-")[0]) >= 1 << 16 for span in asked(server))
+    assert Path("out.gguf").read_bytes() == expected
+
+
+@pytest.mark.parametrize("honours_versions", [True, False])
+def test_a_file_that_is_replaced_midway(
+    server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, honours_versions: bool
+) -> None:
+    monkeypatch.setattr("maxtool.sources.transfer.PIECE", 1 << 16)
+
+    def replaced(handler: Handler, data: bytes, start: int, last: int) -> None:
+        if start and not honours_versions:
+            del handler.headers["If-Range"]
+        tagged(handler, data[:-1] + b"!" if start else data, start, last)
+
+    server.answer = replaced
+    result = convert(f"{server.url}/model")
+    assert result.exit_code == 3
+    assert "was replaced while it was read" in result.stderr
+    assert not incomplete(tmp_path)
+    assert not Path("out.gguf").exists()
+
+
+def encoded(name: str, data: bytes) -> str:
+    return base64.b64encode(hashlib.new(name, data).digest()).decode()
+
+
+HEADERS: dict[str, Any] = {
+    "Repr-Digest": lambda data: f"sha-256=:{encoded('sha256', data)}:",
+    "Digest": lambda data: f"md5=x, SHA-256={encoded('sha256', data)}",
+    "Content-MD5": lambda data: encoded("md5", data),
+    "x-goog-hash": lambda data: f"crc32c=AAAA, md5={encoded('md5', data)}",
+    "x-ms-blob-content-md5": lambda data: encoded("md5", data),
+    "x-amz-checksum-sha256": lambda data: encoded("sha256", data),
+    "x-amz-checksum-sha1": lambda data: encoded("sha1", data),
+}
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_checksums_of_servers_are_checked(server: Server, tmp_path: Path, header: str) -> None:
+    def announcing(handler: Handler, data: bytes, start: int, last: int) -> None:
+        tagged(handler, data, start, last, **{header: HEADERS[header](announced or data)})
+
+    server.answer = announcing
+    announced = b""
+    assert convert(f"{server.url}/model").exit_code == 0
+    shutil.rmtree(tmp_path / "cache")
+    announced = b"another"
+    result = convert(f"{server.url}/model")
+    assert result.exit_code == 3
+    assert "what came is not the file that is listed" in result.stderr
+    assert not incomplete(tmp_path)
+
+
+def test_checksums_of_parts_and_of_parts_of_objects_are_not_taken(server: Server) -> None:
+    def odd(handler: Handler, data: bytes, start: int, last: int) -> None:
+        part = data[start : last + 1]
+        more = {"Content-MD5": encoded("md5", part), "x-amz-checksum-sha256": "YWI=-2"}
+        tagged(handler, data, start, last, **more, **{"x-amz-checksum-type": "COMPOSITE"})
+
+    server.answer = odd
+    assert convert(f"{server.url}/model").exit_code == 0
+
+
+@pytest.mark.parametrize("encryption", ["AES256", "aws:kms"])
+def test_the_etag_of_s3_is_a_checksum_unless_keys_encrypt(server: Server, encryption: str) -> None:
+    def of_s3(handler: Handler, data: bytes, start: int, last: int) -> None:
+        span = f"bytes {start}-{last}/{len(data)}"
+        more = {"x-amz-request-id": "1", "x-amz-server-side-encryption": encryption}
+        tag = f'"{"0" * 32}"'
+        handler.send(206, data[start : last + 1], Content_Range=span, ETag=tag, **more)
+
+    server.answer = of_s3
+    assert convert(f"{server.url}/model").exit_code == (3 if encryption == "AES256" else 0)
+
+
+def test_credentials_are_sent_and_never_told(server: Server, tmp_path: Path) -> None:
+    server.asks_for = base64.b64encode(b"user:sesame").decode()
+    place = server.url.removeprefix("http://")
+    url = f"http://user:sesame@{place}/model?X-Amz-Signature=sesame"
+    result = convert(url, "--verbose")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["origin"]["name"] == f"{server.url}/model"
+    server.asked.clear()
+    assert convert(url.replace("Signature=sesame", "Signature=2")).exit_code == 0
+    assert asked(server) == [], "another signature, the same file"
+    assert "sesame" not in "".join(map(str, (tmp_path / "cache").rglob("*")))
+    refused = convert(f"{server.url}/model")
+    assert refused.exit_code == 3
+    assert "the server asks for credentials" in refused.stderr
+
+
+def test_another_query_is_another_file(server: Server) -> None:
+    assert convert(f"{server.url}/model?version=1").exit_code == 0
+    server.asked.clear()
+    assert convert(f"{server.url}/model?version=2").exit_code == 0
+    assert asked(server)
+
+
+def test_redirects_lead_without_credentials(
+    server: Server, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("maxtool.weights.remote.visit.is_public", lambda _: True)
+
+    def elsewhere(handler: Handler, *_: object) -> None:
+        handler.refuse(302, Location=f"{other.url}{handler.path}")
+
+    server.answer = elsewhere
+    with serve(model.parent, tagged) as other:
+        place = server.url.removeprefix("http://")
+        assert convert(f"http://user:sesame@{place}/model").exit_code == 0
+    assert all("Authorization" in sent for _, sent in server.asked)
+    assert other.asked
+    assert not any("Authorization" in sent for _, sent in other.asked)
+
+
+def test_a_busy_server_is_asked_again(server: Server, expected: bytes) -> None:
+    busy = threading.Semaphore(2)
+
+    def answer(handler: Handler, data: bytes, start: int, last: int) -> None:
+        if busy.acquire(blocking=False):
+            handler.refuse(429, Retry_After="0")
+        else:
+            tagged(handler, data, start, last)
+
+    server.answer = answer
+    assert convert(f"{server.url}/model").exit_code == 0
+    assert Path("out.gguf").read_bytes() == expected
+
+
+def page(handler: Handler, *_: object) -> None:
+    handler.send(200, b"<html>log in</html>", Content_Type="text/html; charset=utf-8")
+
+
+def gone(handler: Handler, *_: object) -> None:
+    handler.refuse(404)
+
+
+def sizeless(handler: Handler, data: bytes, *_: object) -> None:
+    handler.send_response(200)
+    handler.end_headers()
+    handler.wfile.write(data)
+    handler.close_connection = True
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (page, "the server sends a page of HTML"),
+        (gone, "the server has no such file"),
+        (sizeless, "the server does not say how many bytes the file has"),
+    ],
+)
+@pytest.mark.parametrize("path", ["model", f"model/{WEIGHTS}"])
+def test_what_is_no_model(server: Server, answer: Answer, message: str, path: str) -> None:
+    server.answer = answer
+    result = convert(f"{server.url}/{path}")
+    assert result.exit_code == 3
+    assert message in result.stderr
+    assert not Path("out.gguf").exists()
+
+
+def test_an_output_that_exists_is_told_before_anything_is_asked_for(server: Server) -> None:
+    Path("there.gguf").touch()
+    result = run("convert", f"{server.url}/model", "-o", "there.gguf")
+    assert result.exit_code == 2
+    assert not server.asked
+
+
+def test_a_folder_of_this_machine_as_a_url(
+    model: Path, expected: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert convert(model.as_uri()).exit_code == 0
+    assert Path("out.gguf").read_bytes() == expected
+    assert run("inspect-weights", model.as_uri()).exit_code == 0
+    assert convert("file://elsewhere/model").exit_code == 2
+
+
+def test_modules_are_not_executed_from_elsewhere(server: Server, model: Path) -> None:
+    (model / "net.py").write_text("raise SystemExit(99)")
+    for url in (f"{server.url}/model/net.py:Net", (model / "net.py").as_uri() + ":Net"):
+        result = run("compile", url, "-o", "out")
+        assert result.exit_code == 2
+        assert "a module is executed" in result.stderr
+    assert not server.asked
+
+
+def test_weights_are_compared_and_options_take_urls(server: Server) -> None:
+    compared = run("compare", f"{server.url}/model", str(MODEL), "--json")
+    assert compared.exit_code == 0, compared.output
+    checked = run("recipes", "check", "llama", f"{server.url}/model")
+    assert checked.exit_code == 0, checked.output
+
+
+def test_ranges_of_servers_that_say_no_version(server: Server, expected: bytes) -> None:
+    server.answer = ranges
+    assert convert(f"{server.url}/model").exit_code == 0
+    assert Path("out.gguf").read_bytes() == expected
