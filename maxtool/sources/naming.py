@@ -13,7 +13,7 @@ from maxtool.sources import selection
 from maxtool.sources.hub_library import is_installed
 from maxtool.sources.hub_repository import repository
 from maxtool.sources.origin import Origin, Progress
-from maxtool.sources.web_folder import WebFolder
+from maxtool.sources.url_origin import UrlOrigin
 from maxtool.weights import hub
 from maxtool.weights.hub import HubName
 from maxtool.weights.names import did_you_mean
@@ -84,7 +84,7 @@ def _origin(text: str, *, is_file: bool = False) -> Origin:
     name = hub_name(text)
     if name is not None:
         return repository(name)
-    origin = WebFolder(text, is_file=is_file)
+    origin = UrlOrigin(text, is_file=is_file)
     if not is_file:
         origin.look_around()
     return origin

@@ -1,51 +1,133 @@
-"""A folder behind a URL, whose files are brought into the cache of URLs."""
+"""A folder behind a URL, whose files are brought into the cache of URLs.
+
+Where nothing lists what is in it, files are asked for by their usual names.
+"""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from threading import Event
+from urllib.parse import quote, urlsplit, urlunsplit
 
+from maxtool.errors import MissingFile
 from maxtool.files import sha256
+from maxtool.recipe import sentence_transformers
+from maxtool.sources.announced import announced
 from maxtool.sources.origin import Listed, Origin, Progress
+from maxtool.sources.patience import patiently
+from maxtool.sources.selection import BESIDE, MAIN
 from maxtool.sources.transfer import transfer
 from maxtool.sources.url_cache import UrlCache
+from maxtool.weights import hub
+from maxtool.weights.remote.filesystem import FilesystemStore
+from maxtool.weights.remote.http import HttpStore
 from maxtool.weights.remote.store import Store
-from maxtool.weights.remote.url import redacted
+from maxtool.weights.remote.url import HTTP, file_name, inside, redacted, scheme
+
+NOT_THERE = "HTTP 404"
+AT_ONCE = 8  # requests side by side
+# What may lie beside a file with weights.
+AROUND = (*BESIDE, f"{sentence_transformers.POOLING_FOLDER}/config.json")
+# Endings of files with weights, and of what lists them: any other URL is a folder's.
+ENDINGS = frozenset(
+    (".safetensors", ".gguf", ".json", ".bin", ".pth", ".pt", ".onnx", ".npz", ".npy")
+)
 
 
 class UrlOrigin(Origin):
     """Files of one remote folder.
 
-    Attributes:
-        given: The URL as it was given, with what gives access.
-        folder_url: The URL of the folder, likewise.
+    Args:
+        url: The folder, or a file in it.
+        is_file: Whether it is a file, whatever its name says.
     """
 
     store: Store
     listing: dict[str, Listed]
 
-    def __init__(self, url: str, asked: str, store: Store) -> None:
-        parts = urlsplit(url)
-        folder = parts.path.rpartition("/")[0] if asked else parts.path.rstrip("/")
-        self.given, self.folder_url = url, urlunsplit(parts._replace(path=folder))
-        self.name, self.asked, self.store, self.listing = redacted(url), asked, store, {}
-        self.cache = UrlCache(self.folder_url)
+    def __init__(self, url: str, *, is_file: bool = False) -> None:
+        name, parts = file_name(url), urlsplit(url)
+        is_file = is_file or Path(name).suffix.lower() in ENDINGS
+        folder = parts.path.rpartition("/")[0] if is_file else parts.path.rstrip("/")
+        self.name, self.asked, self.listing = redacted(url), name if is_file else "", {}
+        self.store = HttpStore(math.inf) if scheme(url) in HTTP else FilesystemStore()
+        # With what gives access: they are asked for, and neither printed nor recorded.
+        self._given, self._folder = url, urlunsplit(parts._replace(path=folder))
+        self._cache = UrlCache(self._folder)
+        self._described: set[str] = set()
         self._brought: dict[str, Listed] = {}
+        if is_file:
+            self._look(name)
 
-    @abstractmethod
     def look_around(self) -> None:
-        """List what may belong to a model."""
+        """List what may belong to a model; ``MissingFile`` if nothing is there."""
+        if self.asked:
+            self._look_all(() if self.asked.endswith(".gguf") else AROUND)
+            return
+        listed = self.store.listed(self._folder)
+        if listed is not None:
+            self.listing |= {file: Listed(size) for file, size in listed.items()}
+            return
+        problems = self._look_all((*MAIN, *AROUND))
+        if not self.listing.keys() & {*MAIN}:
+            telling = [error for error in problems if NOT_THERE not in error.what] or problems
+            repository = hub.behind(self.name)
+            hint = f"asked for: {', '.join(MAIN)}; name another file by its own URL"
+            hint = f"name it {hub.SCHEME}{repository}" if repository else hint
+            raise MissingFile(telling[0].what, file=self.name, hint=hint)
+
+    def look_for(self, files: Iterable[str]) -> None:
+        """Ask for these files too."""
+        self._look_all([file for file in files if file not in self.listing])
+
+    def url(self, file: str) -> str:
+        """The URL of a file; that of the file which was named is as it was given."""
+        if file == self.asked:
+            return self._given
+        return inside(self._folder, quote(file) if scheme(self._folder) in HTTP else file)
+
+    def _look_all(self, files: Sequence[str]) -> list[MissingFile]:
+        """Ask for files side by side; return why some cannot be had."""
+
+        def look(file: str) -> MissingFile | None:
+            try:
+                self._look(file)
+            except MissingFile as error:
+                return error
+            return None
+
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            try:
+                return [error for error in pool.map(look, files) if error is not None]
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                self.store.stop()
+                raise
+
+    def _look(self, file: str) -> None:
+        """List a file, as its server describes it."""
+        url = self.url(file)
+        told = patiently(lambda: self.store.describe(url), Event(), where_asked=True)
+        if told.headers.get("content-type", "").startswith("text/html"):
+            what = "the server sends a page of HTML, perhaps to log in, and not the file"
+            raise MissingFile(what, file=redacted(url))
+        checksum = announced(told.headers, told.first, told.size)
+        self.listing[file] = Listed(told.size, checksum, told.version)
+        self._described.add(file)
 
     def bring(self, file: str, progress: Progress) -> Path:
         """Bring a file into the cache, unless this version of it is there."""
+        if file not in self._described:
+            self._look(file)
         listed = self._brought[file] = self.listing[file]
         if listed.version is None:
             return self._brought_anew(file, listed, progress)
-        blob = self.cache.blob(file, listed)
+        blob = self._cache.blob(file, listed)
         if not blob.is_file():
-            with self.cache.held(blob):
+            with self._cache.held(blob):
                 if not blob.is_file():
                     part = blob.with_suffix(".incomplete")
                     transfer(self.store, self.url(file), listed, part, progress)
@@ -54,17 +136,17 @@ class UrlOrigin(Origin):
 
     def _brought_anew(self, file: str, listed: Listed, progress: Progress) -> Path:
         """Bring a file of which nobody can say whether it is another one by now."""
-        part = self.cache.nameless()
+        part = self._cache.nameless()
         try:
             part.unlink(missing_ok=True)
             transfer(self.store, self.url(file), listed, part, progress)
-            return part.replace(self.cache.content(sha256(part)))
+            return part.replace(self._cache.content(sha256(part)))
         finally:
             part.unlink(missing_ok=True)
 
     def together(self, brought: Mapping[str, Path]) -> Path:
         """A folder of links to the files in the cache."""
-        return self.cache.snapshot(brought)
+        return self._cache.snapshot(brought)
 
     @property
     def record(self) -> dict[str, object]:

@@ -16,7 +16,6 @@ from maxtool.errors import UsageError
 from maxtool.weights import hub
 
 MODEL = Path(__file__).resolve().parents[1] / "data" / "tiny-llama"
-HUB = "https://user:sesame@huggingface.co/org/model-1.5/resolve/main/x.safetensors?sig=sesame"
 READING = {
     "convert": ["convert", "{}", "-o", "out.gguf"],
     "compile": ["compile", "{}", "-o", "out"],

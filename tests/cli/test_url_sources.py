@@ -134,7 +134,7 @@ def test_parts_of_a_split_file(server: Server, model: Path, expected: bytes) -> 
 
 
 def test_a_server_without_ranges(server: Server, expected: bytes) -> None:
-    attempts = []
+    attempts: list[str | None] = []
 
     def whole(handler: Handler, data: bytes, _start: int, _last: int) -> None:
         attempts.append(handler.headers.get("Range"))
@@ -155,7 +155,7 @@ def test_a_server_without_ranges(server: Server, expected: bytes) -> None:
 
 
 def test_a_dropped_connection_is_resumed(server: Server, expected: bytes, tmp_path: Path) -> None:
-    dropped = []
+    dropped: list[int] = []
 
     def drop(handler: Handler, data: bytes, start: int, last: int) -> None:
         if last > 1000 and not dropped:

@@ -384,7 +384,7 @@ def test_unknown_protocols() -> None:
         open_anywhere("nope://user:sesame@x/y.gguf")
 
 
-PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "hf": "huggingface_hub", "az": "adlfs"}
+PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs"}
 
 
 @pytest.mark.parametrize("module", ["fsspec.core", "fsspec.implementations.sftp"])

@@ -5,11 +5,10 @@ from __future__ import annotations
 import http.client
 import re
 import urllib.error
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from maxtool.errors import InputError, MissingFile, TransferFailed
-from maxtool.weights.remote.store import Piece
+from maxtool.weights.remote.store import Described, Piece
 from maxtool.weights.remote.url import redacted
 from maxtool.weights.remote.visit import TIMEOUT, PrivateAddress, TooSlow
 
@@ -32,22 +31,6 @@ class Headers(Protocol):
     def get(self, name: str, default: str, /) -> str:
         """The value of a header, or the default."""
         ...
-
-
-class Described(NamedTuple):
-    """A file as its server describes it.
-
-    Attributes:
-        size: Its bytes.
-        version: What tells it from later ones; None if the server does not say.
-        headers: What else was said, by names in small letters.
-        first: Its first byte, where that came alone.
-    """
-
-    size: int
-    version: str | None
-    headers: Mapping[str, str]
-    first: bytes
 
 
 def received(answer: http.client.HTTPResponse, start: int, count: int, url: str) -> Piece:

@@ -17,7 +17,6 @@ from maxtool import __version__
 from maxtool.errors import ChangedFile, InputError, TransferFailed
 from maxtool.weights.remote.answers import (
     OK,
-    Described,
     described,
     empty_size,
     reason_for,
@@ -25,7 +24,7 @@ from maxtool.weights.remote.answers import (
     refuse,
     version_of,
 )
-from maxtool.weights.remote.store import Piece, Store
+from maxtool.weights.remote.store import Described, Piece, Store
 from maxtool.weights.remote.url import HTTP, redacted
 from maxtool.weights.remote.visit import (
     TIMEOUT,

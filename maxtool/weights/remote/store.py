@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 
@@ -14,6 +14,22 @@ class Piece(NamedTuple):
     data: bytes
     total: int
     version: str | None = None
+
+
+class Described(NamedTuple):
+    """A file as its server describes it.
+
+    Attributes:
+        size: Its bytes.
+        version: What tells it from later ones; None if the server does not say.
+        headers: What else was said, by names in small letters.
+        first: Its first byte, where that came alone.
+    """
+
+    size: int
+    version: str | None
+    headers: Mapping[str, str]
+    first: bytes
 
 
 class Store(ABC):
@@ -46,6 +62,14 @@ class Store(ABC):
     def stop(self) -> None:
         """Stop every read in flight soon, and refuse new ones."""
         self.stopped.set()
+
+    def describe(self, url: str) -> Described:
+        """Look a file up; what is read of it later has to be of that version."""
+        raise NotImplementedError
+
+    def listed(self, url: str) -> dict[str, int] | None:  # noqa: ARG002 - few can
+        """The sizes of files in a folder and the folders in it; None where nobody tells them."""
+        return None
 
     def has_ranges(self, url: str) -> bool:  # noqa: ARG002 - most know no other files
         """Return whether ranges of a file can be read, not only all of it by ``stream``."""
