@@ -12,7 +12,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from maxtool.build.record import Record, Records, made_with
+from maxtool.build.record import Record, Records, made_with, recorded_words
 from maxtool.build.step import Kind, Step
 from maxtool.files.content import Contents
 
@@ -221,7 +221,7 @@ class Building:
         if sent.error is not None:
             return Outcome(step, "failed", running.why, error=sent.error, said=sent.said)
         record = Record(
-            step.argv,
+            recorded_words(step.argv),
             step.output,
             made_with(step),
             self._read(sent, running.began_ns),

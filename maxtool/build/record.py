@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -16,6 +16,7 @@ from maxtool import __version__
 from maxtool.build.step import Step
 from maxtool.files import staged
 from maxtool.files.content import MISSING, Contents
+from maxtool.weights.remote.url import identity, is_url, redacted
 
 SCHEMA = "maxtool.build-step/1"
 # What each field of a record is in JSON.
@@ -26,6 +27,8 @@ FORMS: Mapping[str, tuple[type, ...]] = {
     "output": (str, type(None)),
     "seconds": (int, float),
 }
+# Options that take the name of a source; what is no option is one.
+NAMING = ("--weights=", "--base=", "--merge-lora=", "--imatrix=")
 PACKAGES = ("apache-tvm", "apache-tvm-ffi", "numpy")
 CPU_INFO = Path("/proc/cpuinfo")
 # Targets that mean the machine that compiles.
@@ -37,7 +40,7 @@ class Record:
     """One run of a step.
 
     Attributes:
-        argv: The command line.
+        argv: The command line, without what gives access to URLs in it.
         output: Where it wrote.
         made_with: Versions of what ran it; of a step that depends on this machine, the machine too.
         inputs: SHA-256 of every file that was read, by path.
@@ -60,7 +63,7 @@ class Record:
 
     def stale(self, step: Step, contents: Contents) -> str | None:
         """Return why the step has to run again; None if it is up to date."""
-        if (tuple(self.argv), self.output) != (step.argv, step.output):
+        if (tuple(self.argv), self.output) != (recorded_words(step.argv), step.output):
             return "its options are others"
         for name, used in made_with(step).items():
             if self.made_with.get(name) != used:
@@ -75,6 +78,21 @@ class Record:
         if step.output and (self.outputs.keys() ^ written(step, self.outputs, contents)):
             return f"other files in {step.output}"
         return None
+
+
+def recorded_words(argv: Sequence[str]) -> tuple[str, ...]:
+    """A command line as it is recorded: of URLs that name sources, what they name and no more."""
+    return tuple(_shown(word, identity) for word in argv)
+
+
+def printed_words(argv: Sequence[str]) -> list[str]:
+    """A command line as it is printed: URLs without user, password and query."""
+    return [_shown(word, redacted) for word in argv]
+
+
+def _shown(word: str, as_text: Callable[[str], str]) -> str:
+    option, equals, value = word.partition("=") if word.startswith(NAMING) else ("", "", word)
+    return f"{option}{equals}{as_text(value)}" if is_url(value) else word
 
 
 def written(step: Step, outputs: Mapping[str, str], contents: Contents) -> set[str]:

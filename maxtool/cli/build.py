@@ -216,6 +216,7 @@ def _end(out: Output, file: Path, outcomes: Sequence[Outcome], seconds: float) -
 
 
 def _as_json(outcome: Outcome) -> dict[str, object]:
+    from maxtool.build.record import printed_words
     from maxtool.cli.build_worker import command_line
 
     step, is_there = outcome.step, outcome.status in ("done", "up to date")
@@ -225,7 +226,7 @@ def _as_json(outcome: Outcome) -> dict[str, object]:
         "kind": step.kind,
         "status": outcome.status,
         "why": outcome.why or None,
-        "argv": command_line(step),
+        "argv": printed_words(command_line(step)),
         "after": list(step.after),
         "output": step.output,
         "seconds": None if record is None else round(record.seconds, 3),

@@ -80,7 +80,7 @@ def _run(step: Step) -> Sent:
         return Sent(result, error=result.get("error", lost), said=err.getvalue())
     outputs = OUTPUTS[step.kind](step, result)
     inputs = _inputs(step, read, result)
-    brought = _brought(inputs, result)
+    brought = _brought(inputs)
     return Sent(result, None, err.getvalue(), inputs, outputs, brought=brought)
 
 
@@ -120,13 +120,12 @@ def _inputs(step: Step, read: Mapping[Path, None], result: Mapping[str, Any]) ->
     return list(dict.fromkeys(map(str, files)))
 
 
-def _brought(inputs: Sequence[str], result: Mapping[str, Any]) -> list[str]:
-    """Inputs that came from a repository: those in the folder of the source."""
-    if not result.get("origin"):
-        return []
-    source = Path(result["source"])
-    folder = source if source.is_dir() else source.parent
-    return [path for path in inputs if Path(path).is_relative_to(folder)]
+def _brought(inputs: Sequence[str]) -> list[str]:
+    """Inputs that came from elsewhere: those in a cache."""
+    from maxtool.sources import caches
+
+    folders = caches()
+    return [path for path in inputs if any(Path(path).is_relative_to(one) for one in folders)]
 
 
 def _converted(step: Step, result: Mapping[str, Any]) -> dict[str, str]:

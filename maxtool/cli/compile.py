@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,7 @@ from maxtool.errors import UsageError
 
 if TYPE_CHECKING:
     from maxtool.artifact import Build, ModuleBuild, ModuleReference
+    from maxtool.sources import Source as NamedSource
 
 
 def compile(  # noqa: A001 - the command's name
@@ -205,7 +207,7 @@ def compile(  # noqa: A001 - the command's name
         "force": force or if_changed,
         "name": name,
     }
-    build: Build | ModuleBuild
+    finish = partial(_make, out, page=page, if_changed=if_changed, dry_run=dry_run)
     if module is not None:
         given = None if weights is None else options.source(out, weights)
         wanted = artifact.ModuleRequest(
@@ -216,7 +218,7 @@ def compile(  # noqa: A001 - the command's name
             prefix=prefix or "",
             **common,
         )
-        build = artifact.prepare_module(wanted)
+        finish(artifact.prepare_module(wanted))
     else:
         request = artifact.Request(
             source=Path(source),
@@ -232,9 +234,23 @@ def compile(  # noqa: A001 - the command's name
             ignore=frozenset(ignore_config or ()),
             **common,
         )
-        brought = options.source(out, source, request.output, force=request.force)
-        request = replace(request, source=brought.path, origin=brought.record)
-        build = artifact.prepare(request)
+
+        def work(brought: NamedSource) -> None:
+            prepared = replace(request, source=brought.path, origin=brought.record)
+            finish(artifact.prepare(prepared))
+
+        alone = dry_run and not if_changed
+        options.with_source(
+            out, source, work, request.output, force=request.force, headers_alone=alone
+        )
+
+
+def _make(
+    out: Output, build: Build | ModuleBuild, page: Page, *, if_changed: bool, dry_run: bool
+) -> None:
+    """Tell the plan, and run it unless it is a dry run or nothing would change."""
+    from maxtool import artifact
+
     out.note(summary(build))
     for note in build.notes:
         out.note(note)

@@ -140,7 +140,7 @@ def _as_json(build: Build | ModuleBuild, report: Report | None) -> dict[str, obj
 
     dtype, kv_dtype = build.contents.dtype, build.kv_dtype
     return {
-        "source": _source(build),
+        "source": _source(build, is_planned=report is None),
         "origin": dict(build.contents.origin) or None,
         "output": str(build.request.output),
         **_reading(build),
@@ -161,11 +161,13 @@ def _as_json(build: Build | ModuleBuild, report: Report | None) -> dict[str, obj
     }
 
 
-def _source(build: Build | ModuleBuild) -> str | None:
+def _source(build: Build | ModuleBuild, *, is_planned: bool) -> str | None:
+    """The path that was read; of a plan for what is not on this machine, its name."""
     from maxtool.artifact import Build
 
     source = build.request.source if isinstance(build, Build) else build.request.weights
-    return None if source is None else str(source)
+    name = build.contents.origin.get("name", source) if is_planned else source
+    return None if name is None else str(name)
 
 
 def _reading(build: Build | ModuleBuild) -> dict[str, object]:

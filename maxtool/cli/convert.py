@@ -18,8 +18,9 @@ from maxtool.cli.spreading import FINISH, SpreadOptions, Way
 from maxtool.errors import UsageError
 
 if TYPE_CHECKING:
-    from maxtool.conversion import Conversion, Report
+    from maxtool.conversion import Conversion, Report, Request
     from maxtool.conversion.current import Earlier
+    from maxtool.sources import Source as NamedSource
 
 SCHEMA = "maxtool.convert/2"
 
@@ -76,7 +77,6 @@ def convert(
     spread: SpreadOptions = SpreadOptions(),  # noqa: B008 - frozen
 ) -> None:
     """Rewrite a checkpoint as GGUF or as a Hugging Face folder, losing nothing not asked for."""
-    from maxtool import conversion
     from maxtool.conversion import request as asked
 
     spread.check()
@@ -98,12 +98,26 @@ def convert(
         in_shares=spread.is_asked,
         jobs=jobs,
     )
-    brought = options.source(out, source, request.output, force=request.force)
-    request = replace(request, source=brought.path, origin=brought.record)
+
+    def work(brought: NamedSource) -> None:
+        known = replace(request, source=brought.path, origin=brought.record)
+        _convert(out, known, spread, dry_run=dry_run, if_changed=checks.if_changed)
+
+    options.with_source(
+        out, source, work, request.output, force=request.force, headers_alone=dry_run
+    )
+
+
+def _convert(
+    out: Output, request: Request, spread: SpreadOptions, *, dry_run: bool, if_changed: bool
+) -> None:
+    """Plan a conversion, and run it unless it is a dry run, or the output would be the same."""
+    from maxtool import conversion
+
     planned = conversion.prepare(request)
     for note in planned.notes:
         out.note(note)
-    earlier = _earlier(out, planned) if checks.if_changed else None
+    earlier = _earlier(out, planned) if if_changed else None
     if earlier is not None and _is_current(out, earlier):
         _show_current(out, planned)
         return
@@ -207,9 +221,15 @@ def _named(planned: Conversion) -> str:
     return f"{output.with_name(layout.entry)} and {more}"
 
 
+def _source(planned: Conversion, *, is_planned: bool) -> str:
+    """The path that was read; of a plan for what is not on this machine, its name."""
+    request = planned.request
+    return str(request.origin.get("name", request.source) if is_planned else request.source)
+
+
 def _as_json(planned: Conversion, report: Report | None) -> dict[str, Any]:
     return {
-        "source": str(planned.request.source),
+        "source": _source(planned, is_planned=report is None),
         "origin": planned.request.origin or None,
         "output": str(planned.request.output),
         "format": planned.request.target,

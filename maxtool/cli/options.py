@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -109,6 +109,32 @@ def source(
     if brought.commit is not None:
         out.note(f"{brought.name}: commit {brought.commit}")
     return brought
+
+
+def with_source(
+    out: Output,
+    text: str,
+    work: Callable[[NamedSource], None],
+    output: Path,
+    *,
+    force: bool = False,
+    headers_alone: bool = False,
+) -> None:
+    """Do what is to be done with a source, of which ``headers_alone`` are brought where they do.
+
+    The work is begun again, with the whole files, where it turns out that it needs these.
+    """
+    from maxtool import sources
+    from maxtool.weights.header_copies import PayloadNeeded
+
+    if headers_alone:
+        try:
+            with sources.outlined(text, out.progress) as outline:
+                if outline is not None:
+                    return work(outline)
+        except PayloadNeeded:
+            out.note("the plan depends on values of tensors: the files are brought")
+    return work(source(out, text, output, force=force))
 
 
 def source_path(out: Output, text: str | None, *, is_file: bool = False) -> Path | None:

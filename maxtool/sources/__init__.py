@@ -1,5 +1,5 @@
 """Names of sources: paths, repositories of the Hugging Face Hub, and URLs."""
 
-from maxtool.sources.naming import Source, bring, local, open_named
+from maxtool.sources.naming import Source, bring, caches, local, open_named, outlined
 
-__all__ = ["Source", "bring", "local", "open_named"]
+__all__ = ["Source", "bring", "caches", "local", "open_named", "outlined"]

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from maxtool.files.staging import staged
-from maxtool.sources.hub_library import library
+from maxtool.sources.hub_library import cache
 from maxtool.sources.locking import locked
 
 
@@ -23,7 +23,7 @@ class HubCache:
     def __init__(self, repository: str) -> None:
         from huggingface_hub.file_download import repo_folder_name
 
-        root: Path = Path(library().constants.HF_HUB_CACHE).expanduser()
+        root = cache()
         name = repo_folder_name(repo_id=repository, repo_type="model")
         self._folder: Path = root / name
         self._locks: Path = root / ".locks" / name

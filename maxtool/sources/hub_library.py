@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from maxtool.errors import InputError, MachineLacks, MaxtoolError, MissingFile, TransferFailed
@@ -18,6 +20,16 @@ TOKEN = "set HF_TOKEN, or run: hf auth login"  # noqa: S105 - advice
 def is_installed() -> bool:
     """Return whether there is such a package."""
     return find_spec("huggingface_hub") is not None
+
+
+def is_imported() -> bool:
+    """Return whether this process has imported it."""
+    return "huggingface_hub" in sys.modules
+
+
+def cache() -> Path:
+    """The folder of its cache."""
+    return Path(library().constants.HF_HUB_CACHE).expanduser()
 
 
 def library() -> Any:  # noqa: ANN401 - the package, which has no types here

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import posixpath
 import tempfile
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from maxtool.errors import MissingFile
-from maxtool.sources import selection
+from maxtool.sources import hub_library, selection, url_cache
 from maxtool.sources.hub_library import is_installed
 from maxtool.sources.hub_repository import repository
 from maxtool.sources.origin import Origin, Progress
 from maxtool.sources.url_origin import UrlOrigin
 from maxtool.weights import hub
+from maxtool.weights.header_copies import header_copies
 from maxtool.weights.hub import HubName
 from maxtool.weights.names import did_you_mean
 from maxtool.weights.opened_checkpoint import OpenedCheckpoint, open_anywhere, open_headers
-from maxtool.weights.remote.url import HTTP, is_url, local_path, scheme
+from maxtool.weights.remote import fetch, original_named
+from maxtool.weights.remote.url import HTTP, is_url, local_path, redacted, scheme
 
+# Endings of files whose headers come first, and of the list of such.
+HEADERS_FIRST = (".safetensors", ".gguf", ".safetensors.index.json")
 ShownProgress = Callable[[str], AbstractContextManager[Progress]]
 
 
@@ -63,6 +68,39 @@ def bring(text: str, progress: ShownProgress, *, is_file: bool = False) -> Sourc
         return Source(path, str(origin.record["name"]), origin.commit, origin.record)
 
 
+@contextmanager
+def outlined(text: str, progress: ShownProgress) -> Iterator[Source | None]:
+    """Yield what a user names with nothing but headers of its weights, while the block runs.
+
+    None where it is on this machine, or has weights whose headers cannot be read from a distance.
+    ``PayloadNeeded`` is raised by who reads a payload.
+    """
+    if local(text) is not None:
+        yield None
+        return
+    with ExitStack() as stack:
+        with progress("looking up") as meter:
+            origin = _origin(text)
+            chosen = selection.select(origin)
+            if origin.store is None or not chosen.main.endswith(HEADERS_FIRST):
+                yield None
+                return
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="maxtool-")))
+            fetched = fetch(origin.url(chosen.main), folder, origin.store)
+            originals = dict(fetched.urls)
+            for file in chosen.beside:
+                copy = folder / posixpath.relpath(file, posixpath.dirname(chosen.main) or ".")
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                copy.unlink(missing_ok=True)
+                copy.symlink_to(origin.bring(file, meter).absolute())
+                originals[copy] = redacted(origin.url(file))
+        headers = [copy for copy in fetched.sizes if copy.suffix != selection.INDEX]
+        stack.enter_context(original_named(originals))
+        stack.enter_context(header_copies(headers))
+        path = fetched.path if chosen.is_named else folder
+        yield Source(path, str(origin.record["name"]), origin.commit, origin.record)
+
+
 def open_named(text: str) -> OpenedCheckpoint:
     """Open what a user names; of what is not on this machine, headers are read and no more."""
     path = local(text)
@@ -88,6 +126,12 @@ def _origin(text: str, *, is_file: bool = False) -> Origin:
     if not is_file:
         origin.look_around()
     return origin
+
+
+def caches() -> list[Path]:
+    """The folders that files are brought into, of what this process knows."""
+    hub_folder = [hub_library.cache()] if hub_library.is_imported() else []
+    return [url_cache.root(), *hub_folder]
 
 
 def local(text: str) -> Path | None:

@@ -26,7 +26,7 @@ VARIABLE = "MAXTOOL_CACHE"
 def root() -> Path:
     """The folder of the cache."""
     if chosen := os.environ.get(VARIABLE):
-        return Path(chosen).expanduser() / "urls"
+        return Path(chosen).expanduser().absolute() / "urls"
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(home).expanduser() / "maxtool" / "urls"
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from maxtool.errors import ChangedFile, InputError, MalformedFile, MissingFile
 from maxtool.weights.files_read import note_read
+from maxtool.weights.header_copies import check_payload
 
 
 class Stamp(NamedTuple):
@@ -74,6 +75,7 @@ class SourceFile:
 
     def fill(self, start: int, out: memoryview) -> None:
         """Read the bytes from ``start`` on into a buffer of any size."""
+        check_payload(self.path)
         while len(out):
             try:
                 count = os.preadv(self._descriptor, [out], start)
@@ -130,6 +132,7 @@ def map_file(path: Path, expected: Stamp) -> bytes | mmap.mmap:
 
     If another process cuts the file later, touching what is gone ends this one by SIGBUS.
     """
+    check_payload(path)
     descriptor = _open(path)
     try:
         SourceFile(path, descriptor, expected).check()

@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from maxtool import conversion
 from maxtool.cli.app import app
+from maxtool.weights import open_checkpoint
+from maxtool.weights.header_copies import PayloadNeeded, header_copies
 from tests.weights.range_server import Answer, Handler, Server, ranges, serve
 
 MODEL = Path(__file__).resolve().parents[1] / "data" / "tiny-llama"
@@ -390,3 +393,94 @@ def test_ranges_of_servers_that_say_no_version(server: Server, expected: bytes) 
     server.answer = ranges
     assert convert(f"{server.url}/model").exit_code == 0
     assert Path("out.gguf").read_bytes() == expected
+
+
+def plan_of(command: str, source: str) -> Any:
+    """The plan of a dry run, without where it is from and goes to."""
+    result = run(command, source, "-o", "planned", "--dry-run", "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    return told, {key: told[key] for key in told.keys() - {"source", "origin", "sources"}}
+
+
+@pytest.mark.parametrize("command", ["convert", "compile"])
+@pytest.mark.parametrize("path", ["", f"/{WEIGHTS}"])
+def test_a_dry_run_reads_headers(
+    server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, path: str
+) -> None:
+    monkeypatch.setattr("maxtool.weights.remote.headers.FIRST_BYTES", 1 << 12)
+    told, plan = plan_of(command, f"{server.url}/model{path}")
+    assert plan == plan_of(command, str(MODEL))[1]
+    assert told["source"] == f"{server.url}/model{path}"
+    assert not [blob for blob in (tmp_path / "cache").rglob("blobs/*") if is_weights(blob)]
+    assert server.sent < (MODEL / WEIGHTS).stat().st_size // 2
+
+
+def is_weights(blob: Path) -> bool:
+    return blob.stat().st_size == (MODEL / WEIGHTS).stat().st_size
+
+
+def test_a_dry_run_of_what_has_no_header_in_front(server: Server, model: Path) -> None:
+    npz = run("convert", str(MODEL), "--no-recipe", "-o", str(model / "m.npz"))
+    assert npz.exit_code == 0
+    url = f"{server.url}/model/m.npz"
+    planned = run("convert", url, "--no-recipe", "-o", "out.safetensors", "--dry-run", "--json")
+    assert planned.exit_code == 0, planned.output
+    assert json.loads(planned.stdout)["types"] == {"F32": 21}
+
+
+def test_payloads_of_copies_of_headers_are_not_read(tmp_path: Path) -> None:
+    copy = Path(shutil.copyfile(MODEL / WEIGHTS, tmp_path / WEIGHTS))
+    with header_copies([copy]), pytest.raises(PayloadNeeded):
+        opened = open_checkpoint(copy)
+        opened.read(next(iter(opened.tensors)))
+    open_checkpoint(copy).view(next(iter(opened.tensors)))
+
+
+def test_a_plan_that_needs_payloads_brings_the_files(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare = conversion.prepare
+
+    def reading(request: Any) -> Any:
+        planned = prepare(request)
+        planned.checkpoint.read(next(iter(planned.checkpoint.tensors)))
+        return planned
+
+    monkeypatch.setattr(conversion, "prepare", reading)
+    result = run("convert", f"{server.url}/model", "-o", "out.gguf", "--dry-run")
+    assert result.exit_code == 0, result.output
+    assert "the files are brought" in result.stderr
+
+
+def test_options_that_name_sources(server: Server, model: Path) -> None:
+    """Importance of columns, and weights of a module."""
+    missing = f"{server.url}/model/none.dat"
+    result = convert(f"{server.url}/model", "--quantize", "Q8_0", "--imatrix", missing)
+    assert (result.exit_code, "the server has no such file" in result.stderr) == (3, True)
+    (model / "some.dat").write_bytes(b"no matrix")
+    result = convert(str(MODEL), "--quantize", "Q8_0", "--imatrix", missing.replace("none", "some"))
+    assert result.exit_code == 3
+    assert "some.dat" in result.stderr
+    for option in ("--base", "--merge-lora"):
+        result = convert(str(MODEL), option, f"{server.url}/none")
+        assert (result.exit_code, "the server has no such file" in result.stderr) == (3, True)
+
+
+def test_a_build_brings_a_url_once_and_records_no_secret(server: Server, tmp_path: Path) -> None:
+    place = server.url.removeprefix("http://")
+    url = f"http://user:sesame@{place}/model?sig=sesame"
+    table = {"kind": "convert", "source": url, "output": "x.gguf"}
+    lines = [f"{key} = {json.dumps(value)}" for key, value in table.items()]
+    Path("x.toml").write_text("\n".join(["[targets.x]", *lines]))
+    for status in ("done", "up to date"):
+        result = run("build", "x.toml", "--json")
+        steps = json.loads(result.stdout)["steps"]
+        assert [step["status"] for step in steps] == [status], result.output
+        assert bool(server.asked) == (status == "done")
+        server.asked.clear()
+    records = (tmp_path / ".maxtool-build").rglob("*")
+    assert "sesame" not in "".join(file.read_text() for file in records if file.is_file())
+    Path("x.toml").write_text(Path("x.toml").read_text().replace("sig=sesame", "file=2"))
+    again = json.loads(run("build", "x.toml", "--dry-run", "--json").stdout)
+    assert again["steps"][0]["status"] == "would run"
