@@ -128,7 +128,7 @@ class EditOptions:
             "edits": edits,
             "metadata": metadata,
             "adapter": options.source_path(out, self.merge_lora),
-            "base": options.source_path(out, self.base),
+            "base": options.source_path(out, self.base, "configuration"),
             "plain": self.no_recipe,
             "allow_nonfinite": self.allow_nonfinite,
         }

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from maxtool.artifact.request import Against, CacheType
     from maxtool.cli.output import Output
     from maxtool.dtype import DType
+    from maxtool.sources import Needed
     from maxtool.sources import Source as NamedSource
 
 
@@ -94,9 +95,9 @@ def source(
     output: Path | None = None,
     *,
     force: bool = False,
-    is_file: bool = False,
+    needed: Needed = "model",
 ) -> NamedSource:
-    """The checkpoint, or ``is_file``, that a user names by a path, a URL or as a repository.
+    """The checkpoint or file that a user names by a path, a URL or as a repository.
 
     What is not on this machine is brought; that the output may be written is checked before.
     """
@@ -105,7 +106,7 @@ def source(
 
     if output is not None and sources.local(text) is None:
         check_output(output, force=force)
-    brought = sources.bring(text, out.progress, is_file=is_file)
+    brought = sources.bring(text, out.progress, needed)
     if brought.commit is not None:
         out.note(f"{brought.name}: commit {brought.commit}")
     return brought
@@ -137,9 +138,9 @@ def with_source(
     return work(source(out, text, output, force=force))
 
 
-def source_path(out: Output, text: str | None, *, is_file: bool = False) -> Path | None:
+def source_path(out: Output, text: str | None, needed: Needed = "model") -> Path | None:
     """The path of what :func:`source` brings; None stays."""
-    return None if text is None else source(out, text, is_file=is_file).path
+    return None if text is None else source(out, text, needed=needed).path
 
 
 def check_not_code(text: str) -> None:

@@ -96,7 +96,7 @@ class QuantizeOptions:
             embedding=None
             if embedding is None
             else _parse_type("--token-embedding-type", embedding),
-            importance=options.source_path(out, self.imatrix, is_file=True),
+            importance=options.source_path(out, self.imatrix, "file"),
             requantize=self.allow_requantize,
             strict=self.strict,
         )

@@ -22,6 +22,7 @@ from maxtool.sources.selection import BESIDE, MAIN
 from maxtool.sources.transfer import transfer
 from maxtool.sources.url_cache import UrlCache
 from maxtool.weights import hub
+from maxtool.weights.names import stays_inside
 from maxtool.weights.remote.filesystem import FilesystemStore
 from maxtool.weights.remote.http import HttpStore
 from maxtool.weights.remote.store import Store
@@ -69,7 +70,8 @@ class UrlOrigin(Origin):
             return
         listed = self.store.listed(self._folder)
         if listed is not None:
-            self.listing |= {file: Listed(size) for file, size in listed.items()}
+            inside = {file: size for file, size in listed.items() if stays_inside(file)}
+            self.listing |= {file: Listed(size) for file, size in inside.items()}
             return
         problems = self._look_all((*MAIN, *AROUND))
         if not self.listing.keys() & {*MAIN}:

@@ -80,6 +80,21 @@ def test_a_folder_is_listed(memory: Any) -> None:
     assert "no weights are there" in convert("memory://models/nothing").stderr
 
 
+@pytest.mark.usefixtures("memory")
+def test_names_that_lead_out_of_a_folder_are_not_followed(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = FilesystemStore.listed
+    odd = {"../config.json": 3, "/etc/config.json": 3, "modules.json": 3, "../x.gguf": 3}
+    monkeypatch.setattr(
+        FilesystemStore, "listed", lambda self, url: (listed(self, url) or {}) | odd
+    )
+    result = convert("memory://models/llama")
+    assert result.exit_code == 3
+    assert "modules.json" in result.stderr  # which is not there after all
+    assert not list(cache.rglob("snapshots"))
+
+
 def test_an_object_that_is_replaced(memory: Any) -> None:
     store, url = FilesystemStore(), f"memory://models/llama/{WEIGHTS}"
     store.describe(url)

@@ -8,14 +8,16 @@ import json
 import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from maxtool import conversion
+from maxtool import conversion, sources
 from maxtool.cli.app import app
+from maxtool.cli.progress import Meter
 from maxtool.weights import open_checkpoint
 from maxtool.weights.header_copies import PayloadNeeded, header_copies
 from tests.weights.range_server import Answer, Handler, Server, ranges, serve
@@ -484,3 +486,14 @@ def test_a_build_brings_a_url_once_and_records_no_secret(server: Server, tmp_pat
     Path("x.toml").write_text(Path("x.toml").read_text().replace("sig=sesame", "file=2"))
     again = json.loads(run("build", "x.toml", "--dry-run", "--json").stdout)
     assert again["steps"][0]["status"] == "would run"
+
+
+def test_of_a_base_model_the_configuration_is_brought(server: Server, model: Path) -> None:
+    name = f"{server.url}/model"
+    brought = sources.bring(name, lambda _: nullcontext(Meter()), "configuration")
+    assert [file.name for file in brought.path.iterdir()] == ["config.json"]
+    assert asked(server) == []
+    assert (brought.name, brought.record["name"]) == (name, name)
+    (model / "config.json").unlink()
+    brought = sources.bring(name, lambda _: nullcontext(Meter()), "configuration")
+    assert asked(server)

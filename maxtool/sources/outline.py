@@ -1,0 +1,82 @@
+"""Sources opened by the headers of their weights alone."""
+
+from __future__ import annotations
+
+import posixpath
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from maxtool.sources import selection
+from maxtool.sources.bringing import ShownProgress, Source
+from maxtool.sources.naming import hub_name, local, origin_of
+from maxtool.weights.header_copies import header_copies
+from maxtool.weights.opened_checkpoint import OpenedCheckpoint, open_anywhere, open_headers
+from maxtool.weights.remote import fetch, original_named
+from maxtool.weights.remote.url import HTTP, redacted, scheme
+
+# Endings of files whose headers come first, and of the list of such.
+HEADERS_FIRST = (".safetensors", ".gguf", ".safetensors.index.json")
+
+
+@contextmanager
+def outlined(text: str, progress: ShownProgress) -> Iterator[Source | None]:
+    """Yield what a user names with nothing but headers of its weights, while the block runs.
+
+    None where it is on this machine, or has weights whose headers cannot be read from a distance.
+    ``PayloadNeeded`` is raised by who reads a payload.
+    """
+    if local(text) is not None:
+        yield None
+        return
+    with ExitStack() as stack:
+        with progress("looking up") as meter:
+            origin = origin_of(text)
+            chosen = selection.select(origin)
+            if origin.store is None or not chosen.main.endswith(HEADERS_FIRST):
+                yield None
+                return
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="maxtool-")))
+            fetched = fetch(origin.url(chosen.main), folder, origin.store)
+            originals = dict(fetched.urls)
+            for file in chosen.beside:
+                copy = folder / posixpath.relpath(file, posixpath.dirname(chosen.main) or ".")
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                copy.unlink(missing_ok=True)
+                copy.symlink_to(origin.bring(file, meter).absolute())
+                originals[copy] = redacted(origin.url(file))
+        headers = [copy for copy in fetched.sizes if copy.suffix != selection.INDEX]
+        stack.enter_context(original_named(originals))
+        stack.enter_context(header_copies(headers))
+        path = fetched.path if chosen.is_named else folder
+        yield Source(path, str(origin.record["name"]), origin.commit, origin.record)
+
+
+def open_named(text: str) -> OpenedCheckpoint:
+    """Open what a user names; of what is not on this machine, headers are read and no more."""
+    path = local(text)
+    if path is not None:
+        return open_anywhere(str(path))
+    if hub_name(text) is None and scheme(text) in HTTP:  # what lies beside it is not asked for
+        return open_anywhere(text)
+    origin = origin_of(text)
+    main = selection.select(origin).main
+    if origin.store is None:
+        return open_anywhere(str(origin.bring(main, _Unseen())))
+    with tempfile.TemporaryDirectory(prefix="maxtool-") as folder:
+        name = str(origin.record["name"])
+        return open_headers(origin.url(main), Path(folder), origin.store, name, origin.commit)
+
+
+class _Unseen:
+    """Progress that nobody looks at."""
+
+    def steps(self, count: int) -> None:
+        """Ignore the number of stages."""
+
+    def stage(self, name: str, total: int = 0, *, already: int = 0, steady: bool = False) -> None:
+        """Ignore a stage."""
+
+    def __call__(self, done: int) -> None:
+        """Ignore what is done."""
