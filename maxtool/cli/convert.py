@@ -169,7 +169,7 @@ def _telling_what_is_kept(out: Output, way: Way) -> Iterator[None]:
 
 
 def _show_current(out: Output, planned: Conversion) -> None:
-    """That nothing had to be done, as data."""
+    """The plan, of which nothing had to be done, as data."""
     if out.json_mode:
         out.data(SCHEMA, {**_as_json(planned, None), "up_to_date": True, "share": None})
     else:

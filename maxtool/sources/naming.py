@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from maxtool.files.user_cache import user_cache
 from maxtool.sources import hub_library, url_cache
 from maxtool.sources.hub_repository import repository
 from maxtool.sources.origin import Origin
@@ -50,4 +51,4 @@ def hub_name(text: str) -> HubName | None:
 def caches() -> list[Path]:
     """The folders that files are brought into, of what this process knows."""
     hub_folder = [hub_library.cache()] if hub_library.is_imported() else []
-    return [url_cache.root(), *hub_folder]
+    return [user_cache() / url_cache.FOLDER, *hub_folder]

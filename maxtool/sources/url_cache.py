@@ -16,19 +16,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from maxtool.files.user_cache import user_cache
 from maxtool.sources.locking import locked
 from maxtool.sources.origin import Listed
 from maxtool.weights.remote.url import identity, redacted
 
-VARIABLE = "MAXTOOL_CACHE"
-
-
-def root() -> Path:
-    """The folder of the cache."""
-    if chosen := os.environ.get(VARIABLE):
-        return Path(chosen).expanduser().absolute() / "urls"
-    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(home).expanduser() / "maxtool" / "urls"
+FOLDER = "urls"
 
 
 class UrlCache:
@@ -41,7 +34,7 @@ class UrlCache:
     def __init__(self, url: str) -> None:
         place = redacted(url).partition("://")[2]
         name = re.sub(r"[^A-Za-z0-9.-]+", "-", place).strip("-.")[-60:]
-        self._folder: Path = root() / f"{name}-{_key(identity(url))}"
+        self._folder: Path = user_cache() / FOLDER / f"{name}-{_key(identity(url))}"
 
     def blob(self, file: str, listed: Listed) -> Path:
         """The place of a version of a file."""

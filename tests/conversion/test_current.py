@@ -20,6 +20,7 @@ FIRST = "out-00001-of-"
 
 @pytest.fixture(autouse=True)
 def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("MAXTOOL_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(content, "SETTLED_NS", 0)
     shutil.copytree(SOURCE, tmp_path / "source")
