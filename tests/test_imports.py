@@ -23,7 +23,7 @@ SAMPLE = ROOT / "samples" / "fireside"
 FLOORS = (
     ("__init__", "runtime"),
     ("errors",),
-    ("dtype", "files", "parallel"),
+    ("dtype", "files", "parallel", "urls"),
     ("casting",),
     ("quantization",),
     ("weights",),

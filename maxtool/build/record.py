@@ -16,7 +16,7 @@ from maxtool import __version__
 from maxtool.build.step import Step
 from maxtool.files import staged
 from maxtool.files.content import MISSING, Contents
-from maxtool.weights.remote.url import identity, is_url, redacted
+from maxtool.urls import identity, is_url, redacted
 
 SCHEMA = "maxtool.build-step/1"
 # What each field of a record is in JSON.

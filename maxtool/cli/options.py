@@ -145,7 +145,7 @@ def source_path(out: Output, text: str | None, needed: Needed = "model") -> Path
 
 def check_not_code(text: str) -> None:
     """Refuse code behind a URL, which would be executed."""
-    from maxtool.weights.remote import is_url
+    from maxtool.urls import is_url
 
     if is_url(text) and CODE.search(text):
         what = "a module is executed, and so it is read from a path of this machine alone"
@@ -169,7 +169,7 @@ def local_output(text: str) -> Path:
 
 
 def _refuse_url(text: str, what: str, hint: str) -> None:
-    from maxtool.weights.remote import is_url, redacted
+    from maxtool.urls import is_url, redacted
 
     if is_url(text):
         raise UsageError(what, file=redacted(text), hint=hint)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from maxtool.errors import InputError, MachineLacks, MaxtoolError, MissingFile, TransferFailed
+from maxtool.urls import redacted
 from maxtool.weights.hub import DEFAULT_REVISION, HubName
 from maxtool.weights.remote.answers import TRY_LATER, seconds_to_wait
-from maxtool.weights.remote.url import redacted
 
 TOKEN = "set HF_TOKEN, or run: hf auth login"  # noqa: S105 - advice
 

@@ -9,9 +9,9 @@ from maxtool.sources import hub_library, url_cache
 from maxtool.sources.hub_repository import repository
 from maxtool.sources.origin import Origin
 from maxtool.sources.url_origin import UrlOrigin
+from maxtool.urls import is_url, local_path
 from maxtool.weights import hub
 from maxtool.weights.hub import HubName
-from maxtool.weights.remote.url import is_url, local_path
 
 
 def local(text: str) -> Path | None:

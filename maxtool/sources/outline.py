@@ -11,10 +11,10 @@ from pathlib import Path
 from maxtool.sources import selection
 from maxtool.sources.bringing import ShownProgress, Source
 from maxtool.sources.naming import hub_name, local, origin_of
+from maxtool.urls import HTTP, redacted, scheme
 from maxtool.weights.header_copies import header_copies
 from maxtool.weights.opened_checkpoint import OpenedCheckpoint, open_anywhere, open_headers
 from maxtool.weights.remote import fetch, original_named
-from maxtool.weights.remote.url import HTTP, redacted, scheme
 
 # Endings of files whose headers come first, and of the list of such.
 HEADERS_FIRST = (".safetensors", ".gguf", ".safetensors.index.json")

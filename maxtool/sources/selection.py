@@ -12,10 +12,10 @@ from maxtool.errors import MissingFile
 from maxtool.recipe import sentence_transformers
 from maxtool.sources.origin import Listed, Origin
 from maxtool.tokenizer.huggingface import CARRIED
+from maxtool.urls import redacted
 from maxtool.weights import locate, lora
 from maxtool.weights.formats import ACCEPTED
 from maxtool.weights.names import did_you_mean, listed
-from maxtool.weights.remote.url import redacted
 
 GGUF, INDEX, ONNX = ".gguf", ".json", ".onnx"
 # What is read beside safetensors, PyTorch and ONNX files.

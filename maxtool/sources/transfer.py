@@ -17,8 +17,8 @@ from maxtool.files.outputs import check_space
 from maxtool.sources.checksum import Checksum, Running
 from maxtool.sources.origin import Listed, Progress
 from maxtool.sources.patience import patiently
+from maxtool.urls import redacted
 from maxtool.weights.remote.store import Piece, Store
-from maxtool.weights.remote.url import redacted
 
 # Bytes of a piece, and how many are asked for side by side: together the memory that it takes.
 PIECE = 1 << 23

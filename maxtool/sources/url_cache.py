@@ -19,7 +19,7 @@ from pathlib import Path
 from maxtool.files.user_cache import user_cache
 from maxtool.sources.locking import locked
 from maxtool.sources.origin import Listed
-from maxtool.weights.remote.url import identity, redacted
+from maxtool.urls import identity, redacted
 
 FOLDER = "urls"
 

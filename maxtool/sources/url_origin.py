@@ -21,12 +21,12 @@ from maxtool.sources.patience import patiently
 from maxtool.sources.selection import BESIDE, MAIN
 from maxtool.sources.transfer import transfer
 from maxtool.sources.url_cache import UrlCache
+from maxtool.urls import HTTP, file_name, inside, redacted, scheme
 from maxtool.weights import hub
 from maxtool.weights.names import stays_inside
 from maxtool.weights.remote.filesystem import FilesystemStore
 from maxtool.weights.remote.http import HttpStore
 from maxtool.weights.remote.store import Store
-from maxtool.weights.remote.url import HTTP, file_name, inside, redacted, scheme
 
 NOT_THERE = "HTTP 404"
 AT_ONCE = 8  # requests side by side

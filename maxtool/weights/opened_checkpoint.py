@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from maxtool.errors import InputError
+from maxtool.urls import is_url, redacted
 from maxtool.weights.checkpoint import Checkpoint, open_checkpoint
-from maxtool.weights.remote import FetchedHeaders, fetch, is_url, original_named, redacted
+from maxtool.weights.remote import FetchedHeaders, fetch, original_named
 from maxtool.weights.remote.store import Store
 from maxtool.weights.stored_weight import StoredWeight
 

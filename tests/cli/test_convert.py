@@ -218,7 +218,6 @@ def test_a_failed_replacement_keeps_the_old_output(tmp_path: Path, source: Path)
         ["--quantize", "Q8_0", "--tensor-type", "blk.77.*=Q4_K"],
         ["--quantize", "Q8_0", "--output-tensor-type", "Q9"],
         ["--imatrix", "a.dat"],
-        ["--quantize", "Q4_0", "--imatrix", "https://example.org/a.dat"],
         ["--to", "onnx"],
         ["--recipe", "lama"],
     ],

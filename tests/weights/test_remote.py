@@ -16,10 +16,11 @@ import pytest
 import safetensors.numpy
 
 from maxtool.errors import InputError, MachineLacks, MalformedFile, MissingFile, UsageError
+from maxtool.urls import is_url, redacted
 from maxtool.weights import TensorSpec, open_checkpoint
 from maxtool.weights.formats import gguf
 from maxtool.weights.opened_checkpoint import OpenedCheckpoint, open_anywhere
-from maxtool.weights.remote import headers, is_url, redacted, visit
+from maxtool.weights.remote import headers, visit
 from maxtool.weights.tensor_info import DType
 from tests.effort import thinned
 from tests.weights.range_server import Answer, Handler, Server, serve

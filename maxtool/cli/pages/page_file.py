@@ -29,7 +29,7 @@ class Page:
         if self.file is None:
             return
         from maxtool.files import check_output
-        from maxtool.weights.remote import is_url
+        from maxtool.urls import is_url
 
         options.local_output(str(self.file))
         if self.file.suffix.lower() not in SUFFIXES:

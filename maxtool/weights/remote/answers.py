@@ -8,8 +8,8 @@ import urllib.error
 from typing import Any, Protocol
 
 from maxtool.errors import InputError, MissingFile, TransferFailed
+from maxtool.urls import redacted
 from maxtool.weights.remote.store import Described, Piece
-from maxtool.weights.remote.url import redacted
 from maxtool.weights.remote.visit import TIMEOUT, PrivateAddress, TooSlow
 
 OK, PARTIAL, NOT_SATISFIABLE = 200, 206, 416

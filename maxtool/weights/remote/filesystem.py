@@ -18,8 +18,8 @@ from maxtool.errors import (
     TransferFailed,
     UsageError,
 )
+from maxtool.urls import redacted, scheme
 from maxtool.weights.remote.store import Described, Piece, Store
-from maxtool.weights.remote.url import redacted, scheme
 
 # What fsspec needs for a protocol, by the name in the package index; for http:// nothing is.
 PACKAGES: Mapping[str, str] = {

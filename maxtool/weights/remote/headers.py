@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from maxtool.errors import InputError, MalformedFile, MaxtoolError, MissingFile, UsageError
+from maxtool.urls import HTTP, beside, file_name, inside, redacted, scheme
 from maxtool.weights import locate
 from maxtool.weights.cursor import Cursor
 from maxtool.weights.formats import HEADERS, Format, gguf
@@ -20,7 +21,6 @@ from maxtool.weights.names import stays_inside
 from maxtool.weights.remote.filesystem import FilesystemStore
 from maxtool.weights.remote.http import HttpStore
 from maxtool.weights.remote.store import Store
-from maxtool.weights.remote.url import HTTP, beside, file_name, inside, redacted, scheme
 
 # The first request takes this much, and each further one twice as much as there is.
 FIRST_BYTES = 1 << 18

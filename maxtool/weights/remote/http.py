@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from maxtool import __version__
 from maxtool.errors import ChangedFile, InputError, TransferFailed
+from maxtool.urls import HTTP, redacted
 from maxtool.weights.remote.answers import (
     OK,
     described,
@@ -25,7 +26,6 @@ from maxtool.weights.remote.answers import (
     version_of,
 )
 from maxtool.weights.remote.store import Described, Piece, Store
-from maxtool.weights.remote.url import HTTP, redacted
 from maxtool.weights.remote.visit import (
     TIMEOUT,
     PlainConnection,
