@@ -30,7 +30,7 @@ def compile(  # noqa: A001 - the command's name
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="A Hugging Face folder, a safetensors or PyTorch file, or a GGUF file. Or a "
+            help="A Hugging Face folder, a safetensors, PyTorch or GGUF file, or its URL. Or a "
             "module of yours, FILE.py:NAME: that file is executed.",
         ),
     ],

@@ -12,6 +12,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "maxtool inspect-weights model.safetensors --values 'lm_head.weight[0, :8]'",
         "maxtool inspect-weights before.gguf --diff after.gguf --json",
         "maxtool inspect-weights model.gguf --stats --html model.html",
+        "maxtool inspect-weights s3://bucket/llama",
     ),
     "convert": (
         "maxtool convert Llama-3.2-1B -o llama.gguf --quantize Q4_K_M",
@@ -23,10 +24,12 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "maxtool convert Llama-3.2-1B -o merged --merge-lora my-adapter --verify",
         "maxtool convert my-adapter -o my-adapter.gguf --base Llama-3.2-1B",
         "maxtool convert a.gguf -o b.gguf --no-recipe --set general.name=Mine",
+        "maxtool convert https://example.org/llama -o llama.gguf --dry-run",
     ),
     "compile": (
         "maxtool compile Llama-3.2-1B -o llama --context 4096 --check",
         "maxtool compile llama.gguf -o llama --target cpu:x86-64-v3",
+        "maxtool compile hf://ORG/MODEL -o model",
         "maxtool compile Llama-3.2-1B -o llama --target cuda:sm_80,sm_90",
         "maxtool compile f.py:MLP --weights f.npz --input 'x=int8[n,4]' -o mlp",
     ),

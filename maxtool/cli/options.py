@@ -43,7 +43,7 @@ Source = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
-        help="A Hugging Face folder, a safetensors or PyTorch file, or a GGUF file.",
+        help="A Hugging Face folder, a safetensors, PyTorch or GGUF file, or its URL.",
     ),
 ]
 RECIPE_HELP = "A recipe's name, or a .toml file."

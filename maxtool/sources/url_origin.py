@@ -111,8 +111,8 @@ class UrlOrigin(Origin):
 
     def _look(self, file: str) -> None:
         """List a file, as its server describes it."""
-        url = self.url(file)
-        told = patiently(lambda: self.store.describe(url), Event(), where_asked=True)
+        url, begun = self.url(file), bool(self._brought)
+        told = patiently(lambda: self.store.describe(url), Event(), where_asked=not begun)
         if told.headers.get("content-type", "").startswith("text/html"):
             what = "the server sends a page of HTML, perhaps to log in, and not the file"
             raise MissingFile(what, file=redacted(url))
