@@ -14,6 +14,8 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _PORT = re.compile(r"[^/@:]*:\d*(/|$)|[^/@:]*/|\[")
 HTTP = frozenset({"http", "https"})
 LOCAL = frozenset({"file", "local"})
+# Schemes of Azure, which have the name of a container where others have that of a user.
+CONTAINERS = frozenset({"abfs", "abfss", "wasb", "wasbs"})
 # Parameters of queries that say who asks, and not what for: names, and how names begin.
 SIGNATURES = frozenset(
     (
@@ -62,7 +64,9 @@ def redacted(url: str) -> str:
     if ":" in address and not _PORT.match(address):  # a password, perhaps with a slash in it
         address = address.rpartition("@")[2]
     host, slash, path = address.partition("/")
-    return f"{start}://{host.rpartition('@')[2]}{slash}{path}"
+    user, at, host = host.rpartition("@")
+    kept = f"{user}{at}" if start.lower() in CONTAINERS and ":" not in user else ""
+    return f"{start}://{kept}{host}{slash}{path}"
 
 
 def identity(url: str) -> str:

@@ -333,6 +333,10 @@ REDACTED = {
     "s3://key:secret@bucket/a": "s3://bucket/a",
     "https://user:p/w@host/x": "https://host/x",
     "https://host:8080/a@b/c.gguf": "https://host:8080/a@b/c.gguf",
+    "abfss://container@account.dfs.core.windows.net/a?sig=x": (
+        "abfss://container@account.dfs.core.windows.net/a"
+    ),
+    "abfss://user:secret@account/a": "abfss://account/a",
     "no url?": "no url?",
 }
 

@@ -151,10 +151,10 @@ def _headers(info: Mapping[str, Any]) -> dict[str, str]:
     """The checksums that Google's and Azure's filesystems tell, as their servers' headers."""
     hashes = [f"{name}={info[key]}" for name, key in HASHES.items() if info.get(key)]
     settings = info.get("content_settings") or {}
-    md5 = settings.get("content_md5") if isinstance(settings, dict) else None
+    md5 = settings.get("content_md5") if hasattr(settings, "get") else None
     return {
         **({"x-goog-hash": ",".join(hashes)} if hashes else {}),
-        **({"x-ms-blob-content-md5": base64.b64encode(md5).decode()} if md5 else {}),
+        **({"x-ms-blob-content-md5": base64.b64encode(bytes(md5)).decode()} if md5 else {}),
     }
 
 
