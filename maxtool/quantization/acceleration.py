@@ -18,12 +18,15 @@ from numpy.typing import NDArray
 
 from maxtool.quantization.block import UInt8
 from maxtool.quantization.encoding import QuantizationEncoding
+from maxtool.quantization.importance import BlockWeights
 
 # Writes the bytes of blocks, ``[blocks, elements]`` to ``[blocks, bytes]``, and returns which
-# blocks it left to the codec: some with NaN or with infinity, or whose scales are not finite.
-BlockQuantizer: TypeAlias = Callable[[NDArray[Any], UInt8], list[slice]]
-# Gives the quantizer for an encoding and a type of elements, if there is one.
-Finder: TypeAlias = Callable[[QuantizationEncoding, np.dtype[Any]], BlockQuantizer | None]
+# blocks it left to the codec: some with NaN or with infinity, or whose scales are not finite. It
+# is given weights if it was asked for with importance.
+BlockQuantizer: TypeAlias = Callable[[NDArray[Any], UInt8, BlockWeights | None], list[slice]]
+# Gives the quantizer for an encoding and a type of elements, without or with importance, if there
+# is one.
+Finder: TypeAlias = Callable[[QuantizationEncoding, np.dtype[Any], bool], BlockQuantizer | None]
 Warn: TypeAlias = Callable[[str], None]
 
 # The module that registers what finds quantizers when it is imported.
@@ -31,7 +34,11 @@ PROVIDER = "maxtool.compiler.quantizers.compiled_quantizers"
 # The encodings that it has quantizers for.
 COMPILED = frozenset(
     QuantizationEncoding[name]
-    for name in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K")
+    for name in (
+        *("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"),
+        *("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"),
+        *("IQ4_NL", "IQ4_XS"),
+    )
 )
 
 
@@ -70,8 +77,13 @@ def compiled_for(
         _wishes.remove(wish)
 
 
-def find_quantizer(encoding: QuantizationEncoding, dtype: np.dtype[Any]) -> BlockQuantizer | None:
-    """Return the compiled quantizer to use now; None if the codec is to do all."""
+def find_quantizer(
+    encoding: QuantizationEncoding, dtype: np.dtype[Any], *, weighed: bool = False
+) -> BlockQuantizer | None:
+    """Return the compiled quantizer to use now; None if the codec is to do all.
+
+    ``weighed`` is whether errors are weighed by importance.
+    """
     asking = [wish for wish in _wishes if encoding in wish.encodings]
     if not asking:
         return None
@@ -79,7 +91,7 @@ def find_quantizer(encoding: QuantizationEncoding, dtype: np.dtype[Any]) -> Bloc
         with _one_finds:
             if not _registered:
                 import_module(PROVIDER)
-            return _registered[-1](encoding, dtype)
+            return _registered[-1](encoding, dtype, weighed)
     except Exception as error:  # whatever a compiler that is broken or missing raises
         reason = str(error).strip().splitlines()[-1:] or [type(error).__name__]
         with _one_finds:

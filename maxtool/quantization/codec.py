@@ -27,7 +27,7 @@ from maxtool.quantization.acceleration import (
     compiled_for,
     find_quantizer,
 )
-from maxtool.quantization.block import NOTHING, BlockColumns, Codec, Float32, Records, UInt8
+from maxtool.quantization.block import BlockColumns, Codec, Float32, Records, UInt8
 from maxtool.quantization.encoding import QuantizationEncoding
 from maxtool.quantization.importance import Importance
 
@@ -85,32 +85,40 @@ def quantize(
         raise ModelMismatch(f"{encoding.name} cannot be written; {known} can", tensor=tensor)
     shape = _packed_shape(array.shape, encoding, tensor)
     encode, blocks = codec.encode, array.reshape(-1, encoding.elements_per_block)
-    weigh = _weigher(importance, array, encoding, tensor)
+    weighing = None
+    if importance is not None:
+        size, by_rows = blocks.shape[1], codec.by_rows
+        weighing = Importance.of(importance, array, size, by_rows=by_rows, tensor=tensor)
     result = np.empty((len(blocks), encoding.block_size), np.uint8)
     records = result.view(codec.layout)[:, 0]
 
     def work(part: slice) -> None:
         with np.errstate(all="ignore"):  # what overflows is found in the scales
-            columns = BlockColumns.of(blocks[part], *weigh(part))
+            columns = BlockColumns.of(blocks[part], *(weighing.of_blocks(part) if weighing else ()))
             if not np.isfinite(columns.magnitude).all():
                 raise ModelMismatch(f"{encoding.name} cannot hold NaN or infinity", tensor=tensor)
             encode(columns, records[part])
 
-    weighed = importance is not None and (codec.searches or codec.by_rows)
-    compiled = None if weighed else find_quantizer(encoding, array.dtype)
-    left = [slice(0, len(blocks))] if compiled is None else _compiled(compiled, blocks, result)
-    threads = MAX_THREADS if codec.searches or weighed else 1
+    weights = weighing if codec.searches or codec.by_rows else None
+    compiled = find_quantizer(encoding, array.dtype, weighed=weights is not None)
+    left = [slice(0, len(blocks))]
+    if compiled is not None:
+        left = _compiled(compiled, blocks, result, weights)
+    threads = MAX_THREADS if codec.searches or weights else 1
     for run in left:
         in_parts(run.stop - run.start, _step(encoding), _from(run.start, work), threads=threads)
     _check_scales(records, encoding, tensor)
     return result.reshape(shape)
 
 
-def _compiled(quantizer: BlockQuantizer, blocks: NDArray[Any], result: UInt8) -> list[slice]:
+def _compiled(
+    quantizer: BlockQuantizer, blocks: NDArray[Any], result: UInt8, weights: Importance | None
+) -> list[slice]:
     """Quantize blocks by compiled code on all threads; returns those that it left."""
 
     def work(part: slice) -> list[slice]:
-        left = quantizer(blocks[part], result[part])
+        given = None if weights is None else weights.weights(part)
+        left = quantizer(blocks[part], result[part], given)
         return [slice(part.start + run.start, part.start + run.stop) for run in left]
 
     step = COMPILED_ELEMENTS // blocks.shape[1]
@@ -139,20 +147,6 @@ def dequantize(
 
     in_parts(len(blocks), _step(encoding), work)
     return result.reshape(*data.shape[:-1], blocks_per_row * encoding.elements_per_block)
-
-
-def _weigher(
-    importance: ArrayLike | None,
-    array: NDArray[Any],
-    encoding: QuantizationEncoding,
-    tensor: str | None,
-) -> Callable[[slice], tuple[Float32 | None, Float32]]:
-    """Return what gives the importance of some blocks, and the mean squares of their rows."""
-    if importance is None:
-        return lambda _: (None, NOTHING)
-    by_rows = CODECS[encoding].by_rows
-    size = encoding.elements_per_block
-    return Importance.of(importance, array, size, by_rows=by_rows, tensor=tensor).of_blocks
 
 
 def accelerated(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +20,21 @@ from maxtool.quantization.block import NOTHING, Float32
 
 # Elements whose squares are summed at a time.
 CHUNK_ELEMENTS = 1 << 18
+
+
+class BlockWeights(NamedTuple):
+    """Importance of some blocks, as compiled quantizers are given it.
+
+    Attributes:
+        importance: That of the columns of blocks, ``[columns, elements]``.
+        columns: The number of each block's column, ``[blocks]``.
+        row_power: The mean square of the row that each block is part of, ``[blocks]``; zeros where
+            encoders have no use for it.
+    """
+
+    importance: Float32
+    columns: NDArray[np.int64]
+    row_power: Float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +81,17 @@ class Importance:
 
     def of_blocks(self, part: slice) -> tuple[Float32, Float32]:
         """Return the importance of some blocks' elements, ``[blocks, elements]``, and row_power."""
-        blocks = np.arange(part.start, part.stop)
-        rows, columns = np.divmod(blocks, self.matrices.shape[1])
-        power = self.row_power[rows] if self.row_power.size else NOTHING
-        return self.matrices[rows // self.rows, columns], power
+        weights = self.weights(part)
+        power = weights.row_power if self.row_power.size else NOTHING
+        return weights.importance[weights.columns], power
+
+    def weights(self, part: slice) -> BlockWeights:
+        """Return the importance of some blocks, by their columns."""
+        each = self.matrices.shape[1]
+        rows, columns = np.divmod(np.arange(part.start, part.stop, dtype=np.int64), each)
+        columns += rows // self.rows * each
+        power = self.row_power[rows] if self.row_power.size else np.zeros(len(rows), np.float32)
+        return BlockWeights(self.matrices.reshape(-1, self.matrices.shape[2]), columns, power)
 
 
 def mean_squares(array: NDArray[Any]) -> Float32:

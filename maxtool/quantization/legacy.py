@@ -102,7 +102,7 @@ def _first_largest(columns: BlockColumns) -> Float32:
 def _encode_affine(fill: Fill, steps: int, columns: BlockColumns, records: Records) -> None:
     """Minimum and range, in ``steps`` steps: the extremes become 0 and ``steps``, or as found."""
     if (weights := _weights(columns)) is not None:
-        search = AffineSearch(steps, -0.9, 0.05, 36)
+        search = weighted_search(steps)
         fit = fit_affine(columns.values, weights, search)
         records["d"], records["m"] = fit.scale, fit.least
         fill(records, fit.levels(columns.values, search).astype(np.uint8))
@@ -122,6 +122,11 @@ def _encode_affine(fill: Fill, steps: int, columns: BlockColumns, records: Recor
     quants += np.float32(0.5)
     whole = quants.astype(np.uint8)
     fill(records, np.minimum(whole, np.uint8(steps), out=whole))
+
+
+def weighted_search(steps: int) -> AffineSearch:
+    """Return the search for a range and a minimum where importance is known."""
+    return AffineSearch(steps, -0.9, 0.05, 36)
 
 
 def _weights(columns: BlockColumns) -> Float32 | None:

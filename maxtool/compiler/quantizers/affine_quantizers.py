@@ -14,12 +14,15 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.quantizers.batches import Batch, Quantize
-from maxtool.compiler.quantizers.fits import fit_affine
+from maxtool.compiler.quantizers.fits import fit_affine, fit_positive
 from maxtool.compiler.quantizers.lanes import Lanes
+from maxtool.compiler.quantizers.weights import fill_tempered, mean_square
 from maxtool.quantization import QuantizationEncoding
 from maxtool.quantization.kquants_affine import FAMILIES, Family
 
 ELEMENTS = 256
+# Of each group: scale, minimum, factor and origin, and the sum of its weights.
+FOUND, TOTAL = 5, 4
 
 # Fills in the weights of a group: from its elements, as a function of their number.
 Weigh = Callable[[Lanes, int, Callable[[b.Expr], b.Expr], b.Buffer], None]
@@ -48,11 +51,13 @@ def _quantize(encoding: QuantizationEncoding, batch: Batch) -> b.Expr:
     """Find scales and minima, round them, and then the elements by what they decode to."""
     family, form, lanes = FAMILIES[encoding][1], FORMS[encoding], batch.lanes
     groups = ELEMENTS // family.group
-    fits = lanes.table(groups, 4)  # of each group: scale, minimum, factor and origin
+    fits = lanes.table(groups, FOUND)
+    power = mean_square(batch, ELEMENTS, family.breadth) if batch.importance is not None else None
     with T.serial(b.integer(groups)) as group:
-        _fit_group(family, form, batch, fits, group)
-    scale, scale_levels, odd = _largest_on_top(family, lanes, fits, 0)
-    minimum, minimum_levels, odd_too = _largest_on_top(family, lanes, fits, 1)
+        _fit_group(family, form, batch, fits, group, power)
+    fit_scales = _largest_on_top if batch.importance is None else _weighed
+    scale, scale_levels, odd = fit_scales(family, lanes, fits, 0)
+    minimum, minimum_levels, odd_too = fit_scales(family, lanes, fits, 1)
     halves = [lanes.half(scale), lanes.half(minimum)]
     batch.write_halves(form.halves, halves)
     form.write_scales(batch, form.scales, scale_levels, minimum_levels)
@@ -68,17 +73,52 @@ def _quantize(encoding: QuantizationEncoding, batch: Batch) -> b.Expr:
     return tirx.Or(odd, odd_too)
 
 
-def _fit_group(family: Family, form: Form, batch: Batch, fits: b.Buffer, group: b.Expr) -> None:
+def _fit_group(
+    family: Family, form: Form, batch: Batch, fits: b.Buffer, group: b.Expr, power: b.Expr
+) -> None:
+    """Fit a group; ``power`` is the mean square of the block, where importance is known."""
     lanes, size = batch.lanes, family.group
 
     def value(element: b.Expr) -> b.Expr:
         return batch.value(group * size + element)
 
-    weights = lanes.table(size)
-    form.weigh(lanes, size, value, weights)
-    fit = fit_affine(lanes, size, value, lambda element: lanes.get(weights, element), family.search)
-    for number, found in enumerate(fit):
+    weights, search = lanes.table(size), family.search
+    if batch.importance is None:
+        form.weigh(lanes, size, value, weights)
+    else:
+        search = family.weighted_search
+        fill_tempered(batch, weights, group * size, power)
+    weight = partial(lanes.get, weights)
+    fit = fit_affine(lanes, size, value, weight, search)
+    total = lanes.totals(size, lambda element: [weight(element)], [0.0])
+    for number, found in enumerate([*fit, *total]):
         lanes.put(fits, found, group, number)
+
+
+def _weighed(
+    family: Family, lanes: Lanes, fits: b.Buffer, number: int
+) -> tuple[b.Expr, b.Buffer, b.Expr]:
+    """Do as ``_largest_on_top``, by a search that weighs groups by the weights of their elements.
+
+    The limit of levels is of bytes.
+    """
+    groups, odd = int(fits.shape[0]), lanes.variable(lanes.bits(0))
+    found, levels = lanes.table(groups), lanes.table(groups, dtype="uint32")
+
+    def value(group: b.Expr) -> b.Expr:
+        return lanes.get(fits, group, number)
+
+    def weight(group: b.Expr) -> b.Expr:
+        return lanes.get(fits, group, TOTAL)
+
+    scale = fit_positive(lanes, groups, value, weight, family.top, found)
+    limit = lanes.bits(family.limits[1])
+    with T.serial(groups) as group:
+        level = b.let(lanes.integers(lanes.get(found, group)))
+        lanes.put(levels, T.Select(level > limit, limit, level), group)
+        here = T.Select(lanes.is_finite(b.let(value(group))), lanes.bits(0), lanes.bits(1))
+        odd.set(odd.value | here)
+    return scale, levels, odd.value > lanes.bits(0)
 
 
 def _largest_on_top(

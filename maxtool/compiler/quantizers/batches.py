@@ -23,12 +23,17 @@ class Batch:
         values: The elements, ``[elements per block, lanes]``.
         blocks: The number of each block.
         records: Where all blocks are written, ``[blocks, bytes]``.
+        importance: How much the error of each element counts, as ``values``; None where all count
+            the same.
+        row_power: The mean square of the row that each block is part of, where that is known.
     """
 
     lanes: Lanes
     values: b.Buffer
     blocks: b.Buffer
     records: b.Buffer
+    importance: b.Buffer | None = None
+    row_power: b.Expr = None
 
     def value(self, element: b.Index) -> b.Expr:
         """An element of each block."""
@@ -90,12 +95,14 @@ Quantize = Callable[[Batch], b.Expr]
 
 
 def block_quantizer(
-    encoding: QuantizationEncoding, dtype: str, width: int, quantize: Quantize
+    encoding: QuantizationEncoding, dtype: str, width: int, quantize: Quantize, *, weighed: bool
 ) -> b.PrimFunc:
     """A kernel from blocks of ``dtype`` to records.
 
     Its arguments: the elements ``[blocks, elements]``, the records ``[blocks, bytes]``, and for
-    each batch of ``width`` blocks an int32 that becomes 1 where NumPy has to quantize it.
+    each batch of ``width`` blocks an int32 that becomes 1 where NumPy has to quantize it. If it is
+    ``weighed``, then importance ``[columns, elements]``, and for each block the number of its
+    column, and the mean square of its row.
     """
     lanes, size = Lanes(width), encoding.elements_per_block
     with b.kernel("quantize") as kernel:
@@ -103,6 +110,21 @@ def block_quantizer(
         source = kernel.argument("source", (count, size), b.STORAGE[dtype], align=ALIGNMENT[dtype])
         records = kernel.argument("records", (count, encoding.block_size), "uint8", align=1)
         left = kernel.argument("left", (batches,), "int32", align=4)
+        if weighed:
+            columns = kernel.dim("columns")
+            importance = kernel.argument("importance", (columns, size), "float32", align=4)
+            which = kernel.argument("which", (count,), "int64", align=8)
+            power = kernel.argument("power", (count,), "float32", align=4)
+
+        def weights(blocks: b.Buffer) -> tuple[b.Buffer, b.Expr]:
+            """The importance of the elements of blocks, and their rows' mean squares."""
+            chosen, powers = b.scratch((width,), "int64"), lanes.table(1)
+            for lane in range(width):
+                b.store(chosen, which[blocks[lane]], (lane,))
+                b.store(powers, power[blocks[lane]], (0, lane))
+            table = lanes.table(size)
+            _read(importance, "float32", chosen, lanes, table)
+            return table, b.let(lanes.get(powers, 0))
 
         def work(number: b.Expr) -> None:
             blocks = b.scratch((width,), "int64")
@@ -111,7 +133,8 @@ def block_quantizer(
                 b.store(blocks, block, (lane,))
             values = lanes.table(size)
             magnitude = _read(source, dtype, blocks, lanes, values)
-            odd = quantize(Batch(lanes, values, blocks, records))
+            given = weights(blocks) if weighed else ()
+            odd = quantize(Batch(lanes, values, blocks, records, *given))
             b.store(left, _any(lanes, odd, magnitude), (number,))
 
         b.each(batches, work, threads=False)

@@ -5,14 +5,15 @@ A group's elements and weights are functions of an element's number; each lane i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
-from maxtool.compiler.quantizers.lanes import Lanes, Variable, fenced
+from maxtool.compiler.quantizers.lanes import SIGN, Lanes, Variable, fenced
+from maxtool.quantization.block import Int8
 from maxtool.quantization.primitives import NEGLIGIBLE
 from maxtool.quantization.searches import ROUNDS, TENTH, AffineSearch
 
@@ -20,6 +21,10 @@ Elements = Callable[[b.Expr], b.Expr]
 
 # Candidates on either side of the first one, in a search for a scale alone.
 NEIGHBOURS = 9
+# The same in a search for a scale of scales, and in one for the scale of uneven values.
+POSITIVE_NEIGHBOURS, UNEVEN_NEIGHBOURS = 4, 7
+# No level is below it, as ggml's rounding wraps around there.
+LOWEST_POSITIVE = -(1 << 22)
 
 
 def fit_affine(
@@ -144,15 +149,145 @@ def fit_symmetric(
 
     attempt(b.let(factor.value), lambda _, square: lanes.is_nonzero(square))
     with T.serial(2 * NEIGHBOURS) as step:
-        number = T.Cast("float32", step) - T.float32(NEIGHBOURS)
-        number = b.let(number + T.Select(step < NEIGHBOURS, T.float32(0), T.float32(1)))
-        tenths = fenced(T.float32(float(TENTH)) * number)
+        tenths = fenced(T.float32(float(TENTH)) * _around_zero(step, NEIGHBOURS))
         attempt(b.let(lanes.broadcast(-(T.float32(zero) + tenths)) / extreme), is_better)
     nothing = lanes.number(0)
     return (
         b.let(tirx.Select(empty, nothing, scale.value)),
         b.let(tirx.Select(empty, nothing, factor.value)),
     )
+
+
+def fit_uneven(lanes: Lanes, size: int, value: Elements, weight: Elements, values: Int8) -> b.Expr:
+    """A group's scale for ascending ``values``: ``searches.fit_uneven``."""
+    extreme = lanes.first_largest(size, value)
+    empty = lanes.magnitude(extreme) < lanes.number(NEGLIGIBLE)
+    lowest = float(values[0])
+    scale, best = lanes.variable(0), lanes.variable(0)
+
+    def attempt(factor: b.Expr, better: Callable[[b.Expr, b.Expr], b.Expr]) -> None:
+        def terms(element: b.Expr) -> list[b.Expr]:
+            here = value(element)
+            level = nearest_value(lanes, lanes.product(here, factor), values)
+            weighted = lanes.product(weight(element), level)
+            return [lanes.product(weighted, here), lanes.product(weighted, level)]
+
+        product, square = lanes.totals(size, terms, [0.0, 0.0])
+        where = b.let(lanes.flags(better(product, square))) > lanes.bits(0)
+        scale.set(b.let(product / square), where)
+        best.set(lanes.product(scale.value, product), where)
+
+    def is_better(product: b.Expr, square: b.Expr) -> b.Expr:
+        more = lanes.product(product, product) > lanes.product(best.value, square)
+        return tirx.And(square > lanes.number(0), more)
+
+    negated = lanes.as_floats(lanes.as_bits(extreme) ^ lanes.bits(SIGN))
+    first = b.let(lanes.number(1) / b.let(b.let(negated) / lanes.number(lowest)))
+    attempt(first, lambda _, square: square > lanes.number(0))
+    with T.serial(2 * UNEVEN_NEIGHBOURS + 1) as step:
+        number = T.Cast("float32", step) + T.float32(lowest - UNEVEN_NEIGHBOURS)
+        attempt(b.let(lanes.broadcast(b.let(number)) / extreme), is_better)
+    return b.let(tirx.Select(empty, lanes.number(0), scale.value))
+
+
+def nearest_value(lanes: Lanes, scaled: b.Expr, values: Int8) -> b.Expr:
+    """The value nearest to each number, as float32: ``primitives.nearest_codes``."""
+    gaps = np.diff(values.astype(np.int32)).tolist()
+    return _less_by(lanes, scaled, values, float(values[-1]), gaps)
+
+
+def nearest_code(lanes: Lanes, scaled: b.Expr, values: Int8) -> b.Expr:
+    """The index of the value nearest to each number, as uint32: ``primitives.nearest_codes``."""
+    last = len(values) - 1
+    return lanes.integers(_less_by(lanes, scaled, values, float(last), [1] * last))
+
+
+def _less_by(
+    lanes: Lanes, scaled: b.Expr, values: Int8, last: float, steps: Sequence[int]
+) -> b.Expr:
+    """The number of the last value, less the step below each middle that a number is below."""
+    doubled, known = b.let(scaled + scaled), values.astype(np.int32)
+    result = lanes.number(last)
+    for middle, step in zip((known[:-1] + known[1:]).tolist(), steps, strict=True):
+        below = tirx.Select(doubled < lanes.number(middle), lanes.number(step), lanes.number(0))
+        result = b.let(result - below)
+    return result
+
+
+def fit_positive(
+    lanes: Lanes, size: int, value: Elements, weight: Elements, top: int, levels: b.Buffer
+) -> b.Expr:
+    """The scale of scales, and their ``levels`` from 0 to ``top``: ``searches.fit_positive``."""
+    largest, limit = lanes.variable(0), lanes.number(top)
+    with T.serial(b.integer(size)) as element:
+        here = b.let(value(element))
+        largest.set(here, here > largest.value)
+    most = b.let(largest.value)
+    factor = lanes.variable(b.let(limit / most))
+
+    def whole(element: b.Expr, tried: b.Expr) -> b.Expr:
+        return lanes.nearest(lanes.product(value(element), tried))
+
+    def limited(element: b.Expr, tried: b.Expr) -> b.Expr:
+        level = whole(element, tried)
+        return b.let(tirx.Select(level > limit, limit, level))
+
+    def error_of(scale: b.Expr, level: Callable[[b.Expr], b.Expr]) -> b.Expr:
+        def terms(element: b.Expr) -> list[b.Expr]:
+            off = b.let(value(element) - lanes.product(scale, level(element)))
+            return [lanes.product(weight(element), off, off)]
+
+        return lanes.totals(size, terms, [0.0])[0]
+
+    first = b.let(factor.value)
+    error = lanes.variable(
+        error_of(b.let(lanes.number(1) / first), lambda e: _as_byte(lanes, whole(e, first)))
+    )
+    with T.serial(2 * POSITIVE_NEIGHBOURS) as step:
+        number = _around_zero(step, POSITIVE_NEIGHBOURS)
+        aim = fenced(T.float32(float(TENTH)) * number) + T.float32(float(top))
+        tried = b.let(lanes.broadcast(b.let(aim)) / most)
+        now = error_of(b.let(lanes.number(1) / tried), lambda e: limited(e, tried))
+        better = b.let(lanes.flags(now < error.value)) > lanes.bits(0)
+        error.set(now, better)
+        factor.set(tried, better)
+    found = b.let(factor.value)
+
+    def terms(element: b.Expr) -> list[b.Expr]:
+        level = limited(element, found)
+        lanes.put(levels, _as_byte(lanes, level), element)
+        weighted = lanes.product(weight(element), value(element))
+        return [lanes.product(weighted, level), lanes.product(weight(element), level, level)]
+
+    sums = tuple(map(lanes.variable, lanes.totals(size, terms, [0.0, 0.0])))
+    with T.serial(ROUNDS), T.serial(b.integer(size)) as element:
+        here = b.let(weight(element))
+        weights = (here, lanes.product(here, value(element)))
+        bounds = (LOWEST_POSITIVE, top)
+        _move(lanes, value(element), weights, sums, (levels, element), bounds, positive=True)
+    kept = b.let(lanes.flags(most < lanes.number(NEGLIGIBLE))) <= lanes.bits(0)
+    with T.serial(b.integer(size)) as element:
+        level = lanes.get(levels, element)
+        lanes.put(levels, tirx.Select(kept, level, lanes.number(0)), element)
+    return b.let(tirx.Select(kept, _scale_of(lanes, sums), lanes.number(0)))
+
+
+def _as_byte(lanes: Lanes, whole: b.Expr) -> b.Expr:
+    """Whole numbers as unsigned bytes hold them."""
+    return lanes.floats(b.let(lanes.integers(whole) & lanes.bits(255)))
+
+
+def _around_zero(step: b.Expr, neighbours: int) -> b.Expr:
+    """Numbers from ``-neighbours`` to ``neighbours``, but for 0."""
+    number = T.Cast("float32", step) - T.float32(neighbours)
+    return b.let(number + T.Select(step < neighbours, T.float32(0), T.float32(1)))
+
+
+def _scale_of(lanes: Lanes, sums: tuple[Variable, ...]) -> b.Expr:
+    """The scale of least squared error."""
+    product, square = (b.let(total.value) for total in sums)
+    scale = b.let(product / square)
+    return b.let(tirx.Select(square > lanes.number(0), scale, lanes.number(0)))
 
 
 def fit_cubic(lanes: Lanes, size: int, value: Elements, zero: int, levels: b.Buffer) -> b.Expr:
@@ -173,13 +308,12 @@ def fit_cubic(lanes: Lanes, size: int, value: Elements, zero: int, levels: b.Buf
 
     sums = tuple(map(lanes.variable, lanes.totals(size, terms, [0.0, 0.0])))
     with T.serial(ROUNDS), T.serial(b.integer(size)) as element:
-        _move(lanes, value(element), weighted(element), sums, (levels, element), zero)
+        bounds = (-zero, zero - 1)
+        _move(lanes, value(element), weighted(element), sums, (levels, element), bounds)
     with T.serial(b.integer(size)) as element:
         level = lanes.get(levels, element) + lanes.number(zero)
         lanes.put(levels, tirx.Select(empty, lanes.number(0), b.let(level)), element)
-    product, square = (b.let(total.value) for total in sums)
-    scale = b.let(tirx.Select(square > lanes.number(0), b.let(product / square), lanes.number(0)))
-    return b.let(tirx.Select(empty, lanes.number(0), scale))
+    return b.let(tirx.Select(empty, lanes.number(0), _scale_of(lanes, sums)))
 
 
 def _move(
@@ -188,16 +322,23 @@ def _move(
     weights: tuple[b.Expr, b.Expr],
     sums: tuple[Variable, ...],
     at: tuple[b.Buffer, b.Expr],
-    zero: int,
+    bounds: tuple[int, int],
+    *,
+    positive: bool = False,
 ) -> None:
-    """Move the level of one element in the lanes where another one is better."""
+    """Move the level of one element in the lanes where another one is better.
+
+    With ``positive`` levels, which are bytes, what is left of the squares must be so too.
+    """
     (weight, weighted), nothing = weights, lanes.number(0)
     level = b.let(lanes.get(*at))
     before, square_before = (b.let(total.value) for total in sums)
     product = b.let(before - lanes.product(weighted, level))
     square = b.let(square_before - lanes.product(weight, level, level))
     where = lanes.flags(product > nothing)
-    new = lanes.rounded(b.let(lanes.product(value, square) / product), -zero, zero - 1)
+    if positive:
+        where = b.let(where & lanes.flags(square > nothing))
+    new = lanes.rounded(b.let(lanes.product(value, square) / product), *bounds)
     where = b.let(where & lanes.flags(lanes.is_nonzero(b.let(new - level))))
     product = b.let(product + lanes.product(weighted, new))
     square = b.let(square + lanes.product(weight, new, new))
@@ -205,6 +346,7 @@ def _move(
     now = lanes.product(product, product, square_before)
     where = b.let(where & lanes.flags(now > lanes.product(before, before, square)))
     chosen = where > lanes.bits(0)
-    lanes.put(at[0], tirx.Select(chosen, new, level), at[1])
+    stored = _as_byte(lanes, new) if positive else new
+    lanes.put(at[0], tirx.Select(chosen, stored, level), at[1])
     for total, sum_ in zip(sums, (product, square), strict=True):
         total.set(sum_, chosen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from tvm import tirx
@@ -9,9 +10,11 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.quantizers.batches import Batch, Quantize
+from maxtool.compiler.quantizers.fits import fit_affine, fit_symmetric
 from maxtool.compiler.quantizers.lanes import SIGN, Lanes
+from maxtool.compiler.quantizers.weights import fill_tempered
 from maxtool.quantization import QuantizationEncoding
-from maxtool.quantization.legacy import BELOW_HALF
+from maxtool.quantization.legacy import BELOW_HALF, weighted_search
 
 ELEMENTS = 32
 
@@ -35,6 +38,8 @@ def _q8_0(batch: Batch) -> b.Expr:
 
 def _symmetric(zero: int, batch: Batch) -> b.Expr:
     """The first element of largest magnitude becomes ``-zero`` exactly."""
+    if batch.importance is not None:
+        return _weighed_symmetric(zero, batch)
     lanes = batch.lanes
     scale = b.let(lanes.first_largest(ELEMENTS, batch.value) / lanes.number(-zero))
     factor = lanes.inverse(scale)
@@ -53,6 +58,8 @@ def _symmetric(zero: int, batch: Batch) -> b.Expr:
 
 def _affine(steps: int, batch: Batch) -> b.Expr:
     """Minimum and range: the extremes become 0 and ``steps``."""
+    if batch.importance is not None:
+        return _weighed_affine(steps, batch)
     lanes = batch.lanes
     least, most = lanes.extremes(ELEMENTS, batch.value)
     scale = b.let((most - least) / lanes.number(steps) + lanes.zero())
@@ -65,6 +72,42 @@ def _affine(steps: int, batch: Batch) -> b.Expr:
     _write_quants(batch, 4, quants, steps > 15)
     # A range that overflows makes an infinite scale, and what is divided by it is not finite.
     return tirx.Not(lanes.is_finite(scale))
+
+
+def _weighed_symmetric(zero: int, batch: Batch) -> b.Expr:
+    """A search says what the scale is."""
+    lanes, quants = batch.lanes, batch.lanes.table(ELEMENTS, dtype="uint32")
+    scale, factor = fit_symmetric(lanes, ELEMENTS, batch.value, _weights(batch), zero)
+    with T.serial(b.integer(ELEMENTS)) as element:
+        scaled = lanes.product(batch.value(element), factor)
+        level = b.let(lanes.rounded(scaled, -zero, zero - 1) + lanes.number(zero))
+        level = b.let(T.Select(lanes.is_nonzero(factor), level, lanes.number(0)))
+        lanes.put(quants, lanes.integers(level), element)
+    batch.write_halves(0, [lanes.half(scale)])
+    _write_quants(batch, 2, quants, zero > 8)
+    return tirx.Not(lanes.is_finite(scale))
+
+
+def _weighed_affine(steps: int, batch: Batch) -> b.Expr:
+    """A search says what the scale and the minimum are."""
+    lanes, quants = batch.lanes, batch.lanes.table(ELEMENTS, dtype="uint32")
+    search = weighted_search(steps)
+    fit = fit_affine(lanes, ELEMENTS, batch.value, _weights(batch), search)
+    scale, minimum, factor, origin = fit
+    with T.serial(b.integer(ELEMENTS)) as element:
+        scaled = lanes.product(b.let(batch.value(element) - origin), factor)
+        lanes.put(quants, lanes.integers(lanes.rounded(scaled, 0, steps)), element)
+    least = b.let(lanes.as_floats(lanes.as_bits(minimum) ^ lanes.bits(SIGN)))
+    batch.write_halves(0, [lanes.half(scale), lanes.half(least)])
+    _write_quants(batch, 4, quants, steps > 15)
+    return tirx.Or(tirx.Not(lanes.is_finite(scale)), tirx.Not(lanes.is_finite(least)))
+
+
+def _weights(batch: Batch) -> Callable[[b.Expr], b.Expr]:
+    """The weight of each element, by its number."""
+    weights = batch.lanes.table(ELEMENTS)
+    fill_tempered(batch, weights, 0, batch.row_power)
+    return lambda element: batch.lanes.get(weights, element)
 
 
 def _put_up_to(

@@ -12,6 +12,7 @@ from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.quantizers.batches import Batch, Quantize
 from maxtool.compiler.quantizers.fits import fit_cubic, fit_symmetric
 from maxtool.compiler.quantizers.lanes import Lanes
+from maxtool.compiler.quantizers.weights import fill_tempered, mean_square
 from maxtool.quantization import QuantizationEncoding
 from maxtool.quantization.kquants_symmetric import GROUP, ZERO_3, ZERO_6, ZERO_SCALE_3
 from maxtool.quantization.primitives import NEGLIGIBLE
@@ -26,10 +27,12 @@ def _q6_k(batch: Batch) -> b.Expr:
     lanes = batch.lanes
     scales, factors = lanes.table(GROUPS), lanes.table(GROUPS)
     with T.serial(GROUPS) as group:
-        value = _group(batch, group)
-        scale, factor = fit_symmetric(
-            lanes, GROUP, value, lambda e: lanes.product(value(e), value(e)), ZERO_6
-        )
+        value, importance = _group(batch, group), batch.importance
+        if importance is None:
+            weight = partial(_square, lanes, value)
+        else:
+            weight = partial(_given, lanes, importance, group)
+        scale, factor = fit_symmetric(lanes, GROUP, value, weight, ZERO_6)
         lanes.put(scales, scale, group)
         lanes.put(factors, factor, group)
     largest = lanes.first_largest(GROUPS, lambda group: lanes.get(scales, group))
@@ -55,6 +58,14 @@ def _q6_k(batch: Batch) -> b.Expr:
     return _any_not_finite(lanes, scales)
 
 
+def _square(lanes: Lanes, value: Callable[[b.Expr], b.Expr], element: b.Expr) -> b.Expr:
+    return lanes.product(value(element), value(element))
+
+
+def _given(lanes: Lanes, importance: b.Buffer, group: b.Expr, element: b.Expr) -> b.Expr:
+    return lanes.get(importance, group * GROUP + element)
+
+
 def _level_6(batch: Batch, factors: b.Buffer, group: b.Expr, element: b.Expr) -> b.Expr:
     """The level of an element by the factor that was found; 0 in empty groups."""
     lanes, factor = batch.lanes, b.let(batch.lanes.get(factors, group))
@@ -67,17 +78,11 @@ def _q3_k(batch: Batch) -> b.Expr:
     """Find scales, round them, and then the elements by what they decode to."""
     lanes = batch.lanes
     scales, found = lanes.table(GROUPS), lanes.table(GROUPS, GROUP)
-    held = lanes.table(GROUP)
-    with T.serial(GROUPS) as group:
-        lanes.put(scales, fit_cubic(lanes, GROUP, _group(batch, group), ZERO_3, held), group)
-        with T.serial(GROUP) as element:
-            lanes.put(found, lanes.get(held, element), group, element)
-    largest = lanes.first_largest(GROUPS, lambda group: lanes.get(scales, group))
-    factor, nothing = b.let(lanes.number(-ZERO_SCALE_3) / largest), lanes.number(0)
-    some = lanes.is_nonzero(largest)
-    half = lanes.half(b.let(tirx.Select(some, b.let(lanes.number(1) / factor), nothing)))
+    search = _search_3 if batch.importance is None else _weighed_search_3
+    largest, factor, odd = search(batch, scales, found)
+    half = lanes.half(largest)
     scale, levels = lanes.widened(half), lanes.table(GROUPS, dtype="uint32")
-    quants = lanes.table(ELEMENTS, dtype="uint32")
+    quants, some = lanes.table(ELEMENTS, dtype="uint32"), lanes.is_nonzero(factor)
     with T.serial(GROUPS) as group:
         scaled = lanes.product(lanes.get(scales, group), factor)
         level = lanes.rounded(scaled, -ZERO_SCALE_3, ZERO_SCALE_3 - 1)
@@ -90,9 +95,50 @@ def _q3_k(batch: Batch) -> b.Expr:
     batch.write_packed(96, levels, bits=4, run=8)
     batch.write_packed(104, levels, bits=2, run=4, shift=4)
     batch.write_halves(108, [half])
+    return tirx.Or(_any_not_finite(lanes, scales), odd)
+
+
+def _search_3(batch: Batch, scales: b.Buffer, found: b.Buffer) -> tuple[b.Expr, b.Expr, b.Expr]:
+    """Fill in scales and levels; returns the scale of scales, their factor, and what is odd.
+
+    The factor is 0 where all scales are.
+    """
+    lanes, held = batch.lanes, batch.lanes.table(GROUP)
+    with T.serial(GROUPS) as group:
+        lanes.put(scales, fit_cubic(lanes, GROUP, _group(batch, group), ZERO_3, held), group)
+        with T.serial(GROUP) as element:
+            lanes.put(found, lanes.get(held, element), group, element)
+    largest = lanes.first_largest(GROUPS, lambda group: lanes.get(scales, group))
+    factor, nothing = b.let(lanes.number(-ZERO_SCALE_3) / largest), lanes.number(0)
+    some = lanes.is_nonzero(largest)
+    scale = b.let(tirx.Select(some, b.let(lanes.number(1) / factor), nothing))
     # A scale so small that its inverse is infinite has levels that wrap around.
     tiny = tirx.And(some, tirx.Not(lanes.is_finite(factor)))
-    return tirx.Or(_any_not_finite(lanes, scales), tiny)
+    return scale, b.let(tirx.Select(some, factor, nothing)), tiny
+
+
+def _weighed_search_3(
+    batch: Batch, scales: b.Buffer, found: b.Buffer
+) -> tuple[b.Expr, b.Expr, b.Expr]:
+    """Do the same by importance: the scales are weighed by the weights of their groups."""
+    lanes, weights, sums = batch.lanes, batch.lanes.table(GROUP), batch.lanes.table(GROUPS)
+    power, zero = mean_square(batch, ELEMENTS, 2), lanes.number(ZERO_3)
+    with T.serial(GROUPS) as group:
+        fill_tempered(batch, weights, group * GROUP, power)
+        value = _group(batch, group)
+        scale, factor = fit_symmetric(lanes, GROUP, value, partial(lanes.get, weights), ZERO_3)
+        (total,) = lanes.totals(GROUP, lambda e: [lanes.get(weights, e)], [0.0])
+        lanes.put(scales, scale, group)
+        lanes.put(sums, total, group)
+        with T.serial(GROUP) as element:
+            scaled = lanes.product(value(element), factor)
+            level = b.let(lanes.rounded(scaled, -ZERO_3, ZERO_3 - 1) + zero)
+            level = tirx.Select(lanes.is_nonzero(factor), level, lanes.number(0))
+            lanes.put(found, level, group, element)
+    scale, factor = fit_symmetric(
+        lanes, GROUPS, partial(lanes.get, scales), partial(lanes.get, sums), ZERO_SCALE_3
+    )
+    return scale, factor, tirx.Not(lanes.is_finite(scale))
 
 
 def _group(batch: Batch, group: b.Expr) -> Callable[[b.Expr], b.Expr]:

@@ -42,19 +42,35 @@ CONTRACTED = re.compile(r"\tv?fn?m(?:add|sub|la|ls)\w*\t")
 each_encoding = pytest.mark.parametrize("encoding", list(QUANTIZERS), ids=lambda one: one.name)
 
 
+# Those that take notice of importance.
+WEIGHED = [one for one in QUANTIZERS if one is not E.Q8_0]
+each_weighed = pytest.mark.parametrize("encoding", WEIGHED, ids=lambda one: one.name)
+
+
 @cache
-def compiled(encoding: E, dtype: str = "float32", target: CpuTarget = HOST) -> CompiledQuantizer:
-    return CompiledQuantizer(encoding, dtype, target)
+def compiled(
+    encoding: E, dtype: str = "float32", target: CpuTarget = HOST, *, weighed: bool = False
+) -> CompiledQuantizer:
+    return CompiledQuantizer(encoding, dtype, target, weighed=weighed)
 
 
 def by_both(
-    values: np.ndarray, encoding: E, *, works: bool = True
+    values: np.ndarray, encoding: E, importance: np.ndarray | None = None, *, works: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
     """The bytes of the codec, and those that compiled code and the codec write together."""
-    expected = quantize(values, encoding)
+    expected = quantize(values, encoding, importance=importance)
+    weighed = importance is not None
     with compiled_for([encoding]):
-        assert (acceleration.find_quantizer(encoding, values.dtype) is not None) is works
-        return expected, quantize(values, encoding)
+        found = acceleration.find_quantizer(encoding, values.dtype, weighed=weighed)
+        assert (found is not None) is works
+        return expected, quantize(values, encoding, importance=importance)
+
+
+def importances(shape: tuple[int, ...]) -> np.ndarray:
+    """Importance of several sizes, a tenth of it zero."""
+    generator = np.random.default_rng(3)
+    sizes = generator.random(shape, np.float32) ** 8
+    return np.where(generator.random(shape) < 0.1, np.float32(0), sizes)
 
 
 @each_encoding
@@ -66,6 +82,58 @@ def test_bytes_of_the_codec(encoding: E, dtype: str, name: str) -> None:
         values = np.clip(values, -60000, 60000)
     values = values.astype(getattr(ml_dtypes, dtype, dtype))
     expected, actual = by_both(values, encoding)
+    np.testing.assert_array_equal(actual, expected)
+
+
+@each_weighed
+@pytest.mark.parametrize("name", list(samples()))
+def test_bytes_of_the_codec_by_importance(encoding: E, name: str) -> None:
+    values = samples()[name]
+    expected, actual = by_both(values, encoding, importances(values.shape[-1:]))
+    np.testing.assert_array_equal(actual, expected)
+
+
+@each_weighed
+@pytest.mark.parametrize("number", [0.0, 1.0, 2.0**-140, 2.0**100])
+def test_importance_of_any_size(encoding: E, number: float) -> None:
+    values = samples()["outliers"]
+    importance = np.full(values.shape[-1:], number, np.float32)
+    expected, actual = by_both(values, encoding, importance)
+    np.testing.assert_array_equal(actual, expected)
+
+
+@each_weighed
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_importance_of_several_matrices(encoding: E, dtype: str) -> None:
+    values = np.random.default_rng(2).standard_normal((3, 5, 512), np.float32)
+    values = values.astype(getattr(ml_dtypes, dtype, dtype))
+    expected, actual = by_both(values, encoding, importances((3, 512)))
+    np.testing.assert_array_equal(actual, expected)
+
+
+@each_weighed
+@given(data=st.data())
+@settings(max_examples=examples(10, 100), deadline=None)
+def test_bytes_of_the_codec_for_any_numbers_and_importance(
+    encoding: E, data: st.DataObject
+) -> None:
+    largest = data.draw(st.sampled_from([1.0, 2.0**-140, 2.0**-30, 2.0**13]))
+    numbers = st.floats(-float(largest), float(largest), width=32)
+    size = encoding.elements_per_block
+    rows = data.draw(st.integers(1, 3))
+    values = data.draw(hnp.arrays(np.float32, (rows, size), elements=numbers, fill=st.just(0.0)))
+    most = data.draw(st.sampled_from([1.0, 2.0**-120, 2.0**60]))
+    weights = st.floats(0, float(most), width=32)
+    importance = data.draw(hnp.arrays(np.float32, size, elements=weights, fill=st.just(0.0)))
+    expected, actual = by_both(values, encoding, importance)
+    np.testing.assert_array_equal(actual, expected)
+
+
+def test_what_searches_for_nothing_takes_no_notice_of_importance() -> None:
+    values = samples()["bell"]
+    expected = quantize(values, E.Q8_0)
+    with compiled_for([E.Q8_0]):
+        actual = quantize(values, E.Q8_0, importance=importances(values.shape[-1:]))
     np.testing.assert_array_equal(actual, expected)
 
 
@@ -138,7 +206,16 @@ def test_what_cannot_be_written_is_refused(encoding: E, number: float, place: in
 @pytest.mark.parametrize("cpu", ["znver4", "x86-64-v3", "x86-64", "neoverse-n1"])
 def test_no_product_is_contracted_with_a_sum(encoding: E, cpu: str) -> None:
     target = cpu_target(f"cpu:{cpu}")
-    assert not CONTRACTED.search(assembly(target, kernel_for(encoding, "float32", target)))
+    kernel = kernel_for(encoding, "float32", target, weighed=False)
+    assert not CONTRACTED.search(assembly(target, kernel))
+
+
+@each_weighed
+@pytest.mark.parametrize("cpu", ["x86-64-v3", "neoverse-n1"])
+def test_no_product_is_contracted_where_errors_are_weighed(encoding: E, cpu: str) -> None:
+    target = cpu_target(f"cpu:{cpu}")
+    kernel = kernel_for(encoding, "float32", target, weighed=True)
+    assert not CONTRACTED.search(assembly(target, kernel))
 
 
 def test_contractions_would_be_seen() -> None:
@@ -167,7 +244,7 @@ def test_numpy_where_there_is_no_compiler(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_numpy_where_the_compiler_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise RuntimeError("no such target")
 
     compiled_quantizers.quantizer.cache_clear()
