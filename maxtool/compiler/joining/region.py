@@ -18,6 +18,8 @@ import tvm
 from tvm import tirx
 from tvm_ffi import structural_walk
 
+from maxtool.compiler.kernels.cpu.subroutines import written_by
+
 Stmt: TypeAlias = Any  # tvm ships no types
 Buffer: TypeAlias = Any
 
@@ -53,8 +55,10 @@ class Part:
 
     @cached_property
     def stores(self) -> frozenset[Memory]:
-        """The memory that it writes."""
-        return self._named(tirx.BufferStore, "buffer")
+        """The memory that it writes, or that is written by what it calls."""
+        called: list[Buffer] = []
+        structural_walk(self.statement, (tvm.ir.Call, lambda call: called.extend(written_by(call))))
+        return self._named(tirx.BufferStore, "buffer") | frozenset(map(hash, called))
 
     @cached_property
     def kept(self) -> frozenset[Memory]:

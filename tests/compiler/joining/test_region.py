@@ -17,6 +17,7 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVM's own name for i
 from maxtool.compiler.joining.instance import buffer_of, instance, lowered
 from maxtool.compiler.joining.region import BARRIER, LAUNCH, CannotJoinError, Region, parts_of
 from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu import subroutines
 
 SIZE, BUFFERS, THREADS = 6, 4, 3
 Array = np.ndarray[Any, Any]
@@ -24,12 +25,16 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Step:
-    """``target[i] = source[(i + shift) % SIZE] + 1``, by all threads or by the first."""
+    """``target[i] = source[(i + shift) % SIZE] + 1``, by all threads or by the first.
+
+    ``called`` says whether a subroutine does it.
+    """
 
     source: int
     target: int
     shift: int
     alone: bool
+    called: bool = False
 
     def elements(self, thread: int, threads: int) -> range:
         """The elements that a thread computes: a loop is cut into equal parts."""
@@ -50,7 +55,13 @@ STEPS = st.builds(
     target=st.integers(0, BUFFERS - 1),
     shift=st.integers(0, SIZE - 1),
     alone=st.booleans(),
+    called=st.booleans(),
 ).filter(lambda step: step.source != step.target)
+
+
+def add_one(target: Any, source: Any, i: Any, shift: int) -> None:
+    at = T.truncmod(i + b.integer(shift), b.integer(SIZE))
+    b.store(target, b.load(source, (at,)) + T.float32(1), (i,))
 
 
 def kernel(step: Step) -> Any:
@@ -58,8 +69,10 @@ def kernel(step: Step) -> Any:
         source, target = (made.argument(name, (SIZE,)) for name in ("source", "target"))
 
         def element(i: Any) -> None:
-            at = T.truncmod(i + b.integer(step.shift), b.integer(SIZE))
-            b.store(target, b.load(source, (at,)) + T.float32(1), (i,))
+            if step.called:
+                subroutines.call(add_one, [target], source, i, step.shift)
+            else:
+                add_one(target, source, i, step.shift)
 
         b.each(SIZE, element, threads=not step.alone)
     return lowered(made.function, [(SIZE,), (SIZE,)])

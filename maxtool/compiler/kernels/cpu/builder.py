@@ -74,12 +74,10 @@ class Registers:
         """Add to the vector at a place."""
         self.set(row, offset, width, self.get(row, offset, width) + value)
 
-    def kept(self) -> Buffer:
-        """A copy in memory, for indices that are learned at run time."""
-        copy = scratch(self.buffer.shape)
+    def copy_to(self, memory: Buffer) -> None:
+        """Copy everything to memory of as many rows and columns."""
         for row, offset, width in self.places:
-            store(copy, self.get(row, offset, width), (row, offset), width)
-        return copy
+            store(memory, self.get(row, offset, width), (row, offset), width)
 
     def clear(self) -> None:
         """Set everything to zero."""

@@ -13,6 +13,8 @@ import tvm
 from tvm import s_tir, tirx
 from tvm.tirx import compilation_pipeline
 
+from maxtool.compiler.kernels.cpu.subroutines import with_subroutines
+
 # Pass it as ``tvm.compile(module, target, tir_pipeline=NAME)``.
 NAME = "maxtool_cpu"
 
@@ -36,7 +38,7 @@ def _pipeline() -> tuple[Any, Any, Any]:
 def _passes() -> list[Any]:
     plain = tirx.transform
     return [
-        tvm.transform.module_pass(lambda module, _: flattened(module), 0, "maxtool.Flatten"),
+        tvm.transform.module_pass(lambda module, _: _flat(module), 0, "maxtool.Flatten"),
         plain.BF16ComputeLegalize(),
         plain.NarrowDataType(32),
         plain.VectorizeLoop(True),
@@ -51,6 +53,11 @@ def _passes() -> list[Any]:
         plain.FP8StorageLegalize(),
         plain.BF16StorageLegalize(),
     ]
+
+
+def _flat(module: Any) -> Any:  # noqa: ANN401 - tvm ships no types
+    """A module with all that its functions call, without blocks."""
+    return flattened(with_subroutines(module))
 
 
 def flattened(module: Any) -> Any:  # noqa: ANN401 - tvm ships no types

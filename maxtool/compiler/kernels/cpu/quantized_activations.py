@@ -16,6 +16,7 @@ from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu import subroutines
 from maxtool.compiler.kernels.cpu.integer_dot import Dot, InstructionSet
 from maxtool.compiler.quantized_layout import GROUP, RecordLayout
 
@@ -97,12 +98,14 @@ class QuantizedRows:
 
     def quantize(self, x: b.Buffer, tile: b.Expr, sources: Sequence[tuple[b.Expr, ...]]) -> None:
         """Quantize rows of ``x``, one for each row of a tile."""
-        for first, *others in self._sharing():
-            spans = b.index(b.quotient(x.shape[-1], first.layout.span))
+        floats = self._machine.floats
+        for sharing in self._sharing():
+            if self.rows == 1:  # all threads wait for it: what sizes LLVM knows count
+                _quantize_row(sharing, x, tile, 0, sources[0], floats)
+                continue
             for row, source in enumerate(sources):
-                work = _Row(first, others, x, tile, row, source, self._machine.floats)
-                with T.serial(spans) as span:
-                    work.quantize(span)
+                number = b.integer(row)
+                subroutines.call(_quantize_row, [sharing], x, tile, number, source, floats)
 
     def _sharing(self) -> list[list[Activations]]:
         """The activations by what they share."""
@@ -154,6 +157,21 @@ def _needs_sums(layout: RecordLayout, dot: Dot) -> bool:
     return layout.has("m") or layout.has("dmin") or dot.shift(layout) != 0
 
 
+def _quantize_row(
+    sharing: Sequence[Activations],
+    x: b.Buffer,
+    tile: b.Expr,
+    row: b.Index,
+    source: tuple[b.Expr, ...],
+    width: int,
+) -> None:
+    """Quantize a row of ``x`` for activations that share quants."""
+    first, *others = sharing
+    work = _Row(first, others, x, tile, row, source, width)
+    with T.serial(b.quotient(x.shape[-1], first.layout.span)) as span:
+        work.quantize(span)
+
+
 @dataclass(frozen=True, slots=True)
 class _Row:
     """One row of a tile while it is quantized."""
@@ -162,7 +180,7 @@ class _Row:
     others: Sequence[Activations]  # of the same quants
     x: b.Buffer
     tile: b.Expr
-    row: int
+    row: b.Index
     source: tuple[b.Expr, ...]
     width: int
 

@@ -9,6 +9,7 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import quantized_weights as weights
+from maxtool.compiler.kernels.cpu import subroutines
 from maxtool.compiler.kernels.cpu.integer_dot import Dot, InstructionSet
 from maxtool.compiler.kernels.cpu.quantized_activations import Activations
 from maxtool.compiler.kernels.cpu.quantized_sums import Span, TileSpan
@@ -57,34 +58,21 @@ class QuantizedMatrix:
         """A column block as bytes that are multiplied, [steps, 16 columns x terms of a step]."""
         depth = self.dot.neighbours
         panel = b.workspace((b.quotient(self.k, GROUP * depth), VECTOR * depth), "uint8")
-        count, groups = self.layout.units, self.layout.unit // GROUP
-        with T.serial(self.spans) as span, T.serial(b.integer(count)) as unit:
-            first = b.index((span * count + unit) * groups)
-            columns = self.columns(block, span)
-            for group, quants in weights.steps_of(self.layout, self.dot, columns, unit):
-                step = b.index(b.quotient(first + group, depth))
-                for column, value in zip(columns, quants, strict=True):
-                    lanes = column.count * GROUP * depth
-                    b.store(panel, value, (step, column.first * GROUP * depth), lanes)
+        subroutines.call(_unpack_block, [panel], self, block)
         return panel
 
     def tile(
         self, rows: Activations, tile: b.Expr, block: b.Expr, panel: b.Buffer | None
     ) -> b.Buffer:
         """Sums of a tile of rows times a column block, unpacked into a panel or not yet."""
-        sums = b.Registers(rows.rows, COLUMNS, self.dot.lanes)
-        sums.clear()
-        with T.serial(self.spans) as span:
-            columns = self.columns(block, span)
-            if panel is None:
-                self.unpacking(rows, tile, span, columns).add_unpacking(sums)
-            else:
-                self._of_panel(rows, tile, span, columns).add_panel(sums, panel)
-        return sums.buffer
+        sums = b.scratch((rows.rows, COLUMNS))
+        subroutines.call(_multiply_tile, [sums], self, rows, tile, block, panel)
+        return sums
 
-    def _of_panel(
+    def of_panel(
         self, rows: Activations, tile: b.Expr, span: b.Expr, columns: Sequence[Column]
     ) -> Span | TileSpan:
+        """A record of columns that were unpacked before."""
         dot = self.dot
         if isinstance(dot, TileDot):
             return TileSpan(self.layout, dot, self.k, rows, tile, span, columns)
@@ -98,14 +86,60 @@ class QuantizedMatrix:
         return Span(self.layout, dot, self.k, rows, tile, span, columns)
 
 
+def _unpack_block(panel: b.Buffer, matrix: QuantizedMatrix, block: b.Expr) -> None:
+    """Write a column block into a panel."""
+    depth = matrix.dot.neighbours
+    count, groups = matrix.layout.units, matrix.layout.unit // GROUP
+    with T.serial(matrix.spans) as span, T.serial(b.integer(count)) as unit:
+        first = b.index((span * count + unit) * groups)
+        columns = matrix.columns(block, span)
+        for group, quants in weights.steps_of(matrix.layout, matrix.dot, columns, unit):
+            step = b.index(b.quotient(first + group, depth))
+            for column, value in zip(columns, quants, strict=True):
+                lanes = column.count * GROUP * depth
+                b.store(panel, value, (step, column.first * GROUP * depth), lanes)
+
+
+def _multiply_tile(
+    result: b.Buffer,
+    matrix: QuantizedMatrix,
+    rows: Activations,
+    tile: b.Expr,
+    block: b.Expr,
+    panel: b.Buffer | None,
+) -> None:
+    """Write the sums of a tile of rows times a column block."""
+    sums = b.Registers(rows.rows, COLUMNS, matrix.dot.lanes)
+    sums.clear()
+    with T.serial(matrix.spans) as span:
+        columns = matrix.columns(block, span)
+        if panel is None:
+            matrix.unpacking(rows, tile, span, columns).add_unpacking(sums)
+        else:
+            matrix.of_panel(rows, tile, span, columns).add_panel(sums, panel)
+    sums.copy_to(result)
+
+
 def one_row_sums(
     row: Activations, tile: b.Expr, blocks: Sequence[tuple[QuantizedMatrix, b.Expr]]
 ) -> b.Buffer:
     """Sums of a tile of one row times column blocks side by side, of matrices of one layout."""
+    sums = b.scratch((len(blocks), COLUMNS))
+    subroutines.call(_multiply_row, [sums], row, tile, blocks)
+    return sums
+
+
+def _multiply_row(
+    result: b.Buffer,
+    row: Activations,
+    tile: b.Expr,
+    blocks: Sequence[tuple[QuantizedMatrix, b.Expr]],
+) -> None:
+    """Write the sums of a tile of one row times column blocks."""
     matrix, _ = blocks[0]
     sums = b.Registers(len(blocks), COLUMNS, matrix.dot.lanes)
     sums.clear()
     with T.serial(matrix.spans) as span:
         columns = [column for own, block in blocks for column in own.columns(block, span)]
         matrix.unpacking(row, tile, span, columns).add_unpacking(sums)
-    return sums.kept()
+    sums.copy_to(result)
