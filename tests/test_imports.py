@@ -33,7 +33,7 @@ FLOORS = (
     ("architectures", "engine", "experimental"),
     ("recipe",),
     ("conversion", "compiler"),
-    ("artifact", "benchmark", "serve", "sources"),
+    ("artifact", "benchmark", "cluster", "serve", "sources"),
     ("build",),
     ("cli",),
     ("__main__",),
@@ -70,7 +70,7 @@ IMPORTED_AS = {
     "protobuf": "google",
 }
 # Extras with packages that are used where they are asked for.
-EXTRAS = ("cuda", "hub", "json", "remote", "serve", "transformers", "zig")
+EXTRAS = ("cuda", "hub", "json", "ray", "remote", "serve", "transformers", "zig")
 # Packages whose files are used: programs, libraries and headers, which no import can show.
 BY_FILE = {
     "nvidia-cuda-cccl",

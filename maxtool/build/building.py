@@ -1,48 +1,16 @@
-"""Running of steps: side by side as far as cores and memory go, each in a process of its own."""
+"""Running of steps: side by side as far as cores and memory go."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field
-from multiprocessing import connection, get_context
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from maxtool.build.executor import Executor, Sent
 from maxtool.build.record import Record, Records, made_with, recorded_words
 from maxtool.build.step import Kind, Step
 from maxtool.files.content import Contents
-
-# What runs a step in a process of its own: it is given the folder of the build file, the step, and
-# where to send what came of it, a ``Sent``.
-Work = Callable[[Path, Step, Connection], None]
-LOST = {"what": "the process ended without a word", "exit_code": 5, "problems": [], "hint": None}
-
-
-@dataclass(slots=True)
-class Sent:
-    """Message of a process on the step that it ran.
-
-    Attributes:
-        result: What the command printed as JSON.
-        error: What was wrong, as errors are in JSON; None if nothing was.
-        said: What was written to stderr.
-        inputs: The files that were read.
-        outputs: SHA-256 of the files that were written, by path.
-        peak_bytes: The most memory that the process had.
-        brought: Those of the inputs that it brought here itself, checked by their checksums.
-    """
-
-    result: Mapping[str, Any] = field(default_factory=dict)
-    error: Mapping[str, Any] | None = None
-    said: str = ""
-    inputs: Sequence[str] = ()
-    outputs: Mapping[str, str] = field(default_factory=dict)
-    peak_bytes: int = 0
-    brought: Collection[str] = ()
 
 
 @dataclass(slots=True)
@@ -65,10 +33,9 @@ class Limits:
     memory: int
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Running:
-    process: BaseProcess
-    receiver: Connection
+    step: Step
     began: float
     began_ns: int
     memory: int
@@ -83,7 +50,7 @@ class Building:
         kinds: The kinds of these.
         contents: The files.
         records: What was done before.
-        work: What runs a step.
+        executor: What runs a step.
     """
 
     def __init__(
@@ -92,12 +59,13 @@ class Building:
         kinds: Mapping[str, Kind],
         contents: Contents,
         records: Records,
-        work: Work,
+        executor: Executor,
     ) -> None:
-        self._kinds, self._contents, self._records, self._work = kinds, contents, records, work
+        self._kinds, self._contents, self._records = kinds, contents, records
+        self._executor = executor
         self._waiting = {step.name: step for step in steps}
         self._names = frozenset(self._waiting)
-        self._running: dict[str, tuple[Step, _Running]] = {}
+        self._running: dict[str, _Running] = {}
         self._outcomes: dict[str, Outcome] = {}
 
     def run(
@@ -126,10 +94,7 @@ class Building:
                 if self._running and not began:
                     self._ended(told)
         finally:
-            for _, running in self._running.values():
-                running.process.terminate()
-            for _, running in self._running.values():
-                running.process.join()
+            self._executor.stop()
             if not dry_run:
                 self._contents.save()
         return list(self._outcomes.values())
@@ -181,9 +146,9 @@ class Building:
         """Return whether a step may begin beside those that run; alone it always may."""
         if not self._running:
             return True
-        beside = [one for one, _ in self._running.values()]
+        beside = [running.step for running in self._running.values()]
         alone = any(self._kinds[one.kind].is_alone for one in (step, *beside))
-        taken = sum(running.memory for _, running in self._running.values())
+        taken = sum(running.memory for running in self._running.values())
         is_room = taken + self._memory(step) <= limits.memory
         return len(self._running) < limits.jobs and is_room and not alone
 
@@ -198,26 +163,17 @@ class Building:
 
     def _begin(self, step: Step, why: str) -> None:
         memory = self._memory(step)
-        context = get_context("forkserver")
-        receiver, sender = context.Pipe(duplex=False)
-        process = context.Process(target=self._work, args=(self._contents.folder, step, sender))
-        process.start()
-        sender.close()
-        began = (time.monotonic(), time.time_ns())
-        self._running[step.name] = (step, _Running(process, receiver, *began, memory, why))
+        self._running[step.name] = _Running(step, time.monotonic(), time.time_ns(), memory, why)
+        self._executor.begin(step, memory)
 
     def _ended(self, told: Callable[[Outcome], None]) -> None:
         """Wait until a step has ended, and note what came of it."""
-        receivers = [running.receiver for _, running in self._running.values()]
-        ready = connection.wait(receivers)
-        for name, (step, running) in [*self._running.items()]:
-            if running.receiver in ready:
-                sent = _received(running)
-                del self._running[name]
-                self._note(self._outcome(step, running, sent), told)
+        for name, sent in self._executor.ended():
+            self._note(self._outcome(self._running.pop(name), sent), told)
 
-    def _outcome(self, step: Step, running: _Running, sent: Sent) -> Outcome:
+    def _outcome(self, running: _Running, sent: Sent) -> Outcome:
         """Return what came of a step that ran; it is recorded where it did not fail."""
+        step = running.step
         if sent.error is not None:
             return Outcome(step, "failed", running.why, error=sent.error, said=sent.said)
         record = Record(
@@ -256,14 +212,3 @@ class Building:
     def _note(self, outcome: Outcome, told: Callable[[Outcome], None]) -> None:
         self._outcomes[outcome.step.name] = outcome
         told(outcome)
-
-
-def _received(running: _Running) -> Sent:
-    """Return what a process sent, or an error that it ended without."""
-    with closing(running.receiver):
-        try:
-            sent: Sent = running.receiver.recv()
-        except EOFError:
-            sent = Sent(error=LOST)
-    running.process.join()
-    return sent

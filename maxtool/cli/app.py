@@ -31,6 +31,8 @@ COMMON: dict[str, Any] = {
     "no_color": Annotated[bool, options.flag("--no-color", help="No colours (also: NO_COLOR).")],
 }
 
+NO_MEMORY = "the machine has too little memory for this"
+
 app = typer.Typer(
     name="maxtool",
     help="Look at a model checkpoint, convert it, or compile it into something that runs.",
@@ -93,13 +95,11 @@ def _guard(out: Output, work: Callable[[], None]) -> None:
             work()
     except MaxtoolError as error:
         raise ended(out, error) from None
-    except MemoryError:
-        raise ended(out, MachineLacks("the machine has too little memory for this")) from None
     except KeyboardInterrupt:
         done = " and ".join(str(path) for path in files.written())
         out.warn(f"interrupted; {done} was written" if done else "interrupted; nothing was written")
         raise typer.Exit(interrupts.INTERRUPTED) from None
-    except OSError as error:
+    except (OSError, MemoryError) as error:
         raise ended(out, refused(error)) from None
 
 
@@ -113,8 +113,10 @@ def ended(out: Output, error: MaxtoolError) -> typer.Exit:
     return typer.Exit(error.exit_code)
 
 
-def refused(error: OSError) -> MachineLacks:
+def refused(error: OSError | MemoryError) -> MachineLacks:
     """The error for what the system refuses to do."""
+    if isinstance(error, MemoryError):
+        return MachineLacks(NO_MEMORY)
     reason = f"the system refuses: {error.strerror or error}"
     return MachineLacks(reason, file=error.filename)
 

@@ -15,12 +15,14 @@ from maxtool.cli import options, units
 from maxtool.cli.interrupts import INTERRUPTED
 from maxtool.cli.output import Output
 from maxtool.cli.progress import CLEAR
-from maxtool.errors import UsageError
+from maxtool.cli.spreading import ExecutorName, RayAddress, check_executor
+from maxtool.errors import MaxtoolError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from maxtool.build.building import Outcome
+    from maxtool.build.building import Limits, Outcome
+    from maxtool.build.executor import Executor
     from maxtool.build.step import Kind, OptionForm
 
 SCHEMA = "maxtool.build/1"
@@ -29,7 +31,7 @@ MEMORY = Path("/proc/meminfo")
 NOT_KEYS = frozenset(
     {
         *("json", "quiet", "verbose", "no-color", "help", "dry-run", "output", "force"),
-        *("html", "profile", "markdown", "if-changed", "shards"),
+        *("html", "profile", "markdown", "if-changed", "shards", "executor", "ray-address"),
     }
 )
 
@@ -65,17 +67,18 @@ def build(
     rehash: Annotated[
         bool, options.flag("--rehash", help="Hash every file, whether it seems changed or not.")
     ] = False,
+    executor: ExecutorName = None,
+    ray_address: RayAddress = None,
 ) -> None:
     """Build the targets of a file that are not up to date, side by side where they may."""
-    from multiprocessing import get_context
-
-    from maxtool.build.building import Building, Limits
+    from maxtool.build.building import Building
     from maxtool.build.record import Records
     from maxtool.build.steps import read_steps, selected
-    from maxtool.cli.build_worker import STATE, run_step
+    from maxtool.cli.build_worker import STATE
     from maxtool.files.content import Contents
 
     began = time.monotonic()
+    check_executor(executor, ray_address)
     kinds = _kinds()
     if only and not targets:
         raise UsageError("--only is for targets that are named")
@@ -84,24 +87,51 @@ def build(
     if not dry_run:
         state.mkdir(exist_ok=True)
     contents = Contents(state.parent, state / "hashes.json", again=rehash)
-    work = Building(steps, kinds, contents, Records(state / "steps"), run_step)
-    get_context("forkserver").set_forkserver_preload(["maxtool.cli.build_preload"])
     width = max(len(step.name) for step in steps)
-    with _told_of_interrupts(out), out.progress("building") as meter:
+    is_there = executor is not None and not dry_run
+    where = _on_cluster(out, ray_address, state.parent, jobs) if is_there else _here(state, jobs)
+    with _told_of_interrupts(out), where as (runner, limits), out.progress("building") as meter:
+        work = Building(steps, kinds, contents, Records(state / "steps"), runner)
         meter.stage("building", len(steps), "target")
 
         def tell(outcome: Outcome) -> None:
             meter(1)
             _tell(out, outcome, kinds, width)
 
-        outcomes = work.run(
-            Limits(jobs or _cores(), _memory()),
-            tell,
-            force=force,
-            dry_run=dry_run,
-            keep_going=keep_going,
-        )
+        outcomes = work.run(limits, tell, force=force, dry_run=dry_run, keep_going=keep_going)
     _end(out, file, outcomes, time.monotonic() - began)
+
+
+@contextmanager
+def _here(state: Path, jobs: int | None) -> Iterator[tuple[Executor, Limits]]:
+    """Yield what runs steps on this machine, in processes that import the compiler once."""
+    from multiprocessing import get_context
+
+    from maxtool.build.building import Limits
+    from maxtool.build.processes import Processes
+    from maxtool.cli.build_worker import run_step
+
+    get_context("forkserver").set_forkserver_preload(["maxtool.cli.build_preload"])
+    yield Processes(state.parent, run_step), Limits(jobs or _cores(), _memory())
+
+
+@contextmanager
+def _on_cluster(
+    out: Output, address: str | None, folder: Path, jobs: int | None
+) -> Iterator[tuple[Executor, Limits]]:
+    """Yield what runs steps on a cluster, which itself sees that each has a core and its memory."""
+    from maxtool.build.building import Limits
+    from maxtool.build.cluster_steps import ClusterSteps
+    from maxtool.cli.app import as_json, refused
+    from maxtool.cli.build_worker import run_on_node
+    from maxtool.cluster import Tasks, connected
+
+    def told(error: MaxtoolError | OSError | MemoryError) -> Mapping[str, object]:
+        return as_json(error if isinstance(error, MaxtoolError) else refused(error))
+
+    with connected(address):
+        tasks = Tasks(out.warn, folder)
+        yield ClusterSteps(tasks, run_on_node, told), Limits(jobs or max(tasks.cores, 1), 1 << 62)
 
 
 @contextmanager
@@ -190,8 +220,6 @@ def _said(outcome: Outcome, kind: Kind) -> str:
 
 
 def _error(outcome: Outcome) -> Any:  # noqa: ANN401 - an error with the exit code of another
-    from maxtool.errors import MaxtoolError
-
     told = outcome.error or {}
     fields = ("file", "tensor", "offset", "hint", "problems")
     error = MaxtoolError(str(told["what"]), **{key: told[key] for key in fields if told.get(key)})

@@ -15,8 +15,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from maxtool.build.building import Sent
+from maxtool.build.cluster_steps import check_same
 from maxtool.build.copying import check_file, copy
+from maxtool.build.executor import Sent
 from maxtool.build.record import Records
 from maxtool.build.step import Step
 from maxtool.cli.interrupts import end_at_once
@@ -37,9 +38,23 @@ def run_step(folder: Path, step: Step, sender: Connection) -> None:
     """Run a step, and send what came of it; all paths are relative to the folder."""
     end_at_once()
     _end_with_parent()
+    sender.send(_measured_run(folder, step))
+
+
+def run_on_node(step: Step, asked: Mapping[str, str]) -> Sent:
+    """Run a step on a node of a cluster, in the folder that it is in: what came of it.
+
+    ``MachineLacks`` if the node would make something else of it than it was ``asked`` for.
+    """
+    check_same(step, asked)
+    return _measured_run(Path.cwd(), step)
+
+
+def _measured_run(folder: Path, step: Step) -> Sent:
+    """Return what came of a step, and the most memory that this process ever had."""
     sent = _ran(folder, step)
     sent.peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT
-    sender.send(sent)
+    return sent
 
 
 def _end_with_parent() -> None:

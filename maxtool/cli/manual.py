@@ -36,6 +36,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "build": (
         "maxtool build models.toml",
         "maxtool build models.toml llama-q8 --dry-run",
+        "maxtool build models.toml --executor ray --ray-address head:6379",
         "maxtool build models.toml --set type=Q4_K_M --jobs 4 --json",
     ),
     "run": (

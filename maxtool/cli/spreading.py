@@ -43,9 +43,29 @@ class Way:
         return self.share in ("", FINISH)
 
 
+EXECUTORS = ("ray",)
+ExecutorName = Annotated[
+    str | None,
+    typer.Option(
+        "--executor",
+        metavar="NAME",
+        help="ray: run it on the nodes of a Ray cluster, which share a file system.",
+        autocompletion=complete.one_of(*EXECUTORS),
+    ),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray-address",
+        metavar="ADDRESS",
+        help="HOST:PORT of the cluster's head; RAY_ADDRESS if absent, or this machine's cluster.",
+    ),
+]
+
+
 @dataclass(frozen=True)
 class SpreadOptions:
-    """The share that is written here."""
+    """The share that is written here, or the cluster that writes all."""
 
     shards: Annotated[
         str | None,
@@ -56,22 +76,29 @@ class SpreadOptions:
             autocompletion=complete.one_of(FINISH),
         ),
     ] = None
+    executor: ExecutorName = None
+    ray_address: RayAddress = None
 
     @property
     def is_asked(self) -> bool:
         """Return whether several processes write the output."""
-        return self.shards is not None
+        return self.shards is not None or self.executor is not None
 
     def check(self) -> None:
-        """Refuse what is no share."""
+        """Refuse what is no share and no executor."""
         if self.shards not in (None, FINISH):
             _numbers(str(self.shards))
+        check_executor(self.executor, self.ray_address)
+        if self.shards is not None and self.executor is not None:
+            raise UsageError("--shards and --executor exclude each other")
 
-    def way(self, _out: Output, planned: Conversion) -> Way:
+    def way(self, out: Output, planned: Conversion) -> Way:
         """The way in which a conversion is run that these options ask for."""
         from maxtool import conversion
         from maxtool.conversion import shares
 
+        if self.executor is not None:
+            return Way(planned, lambda meter: self._on_cluster(out, planned, meter))
         if self.shards is None:
             return Way(planned, lambda meter: conversion.convert(planned, meter))
         folder = shares.folder_of(planned)
@@ -86,6 +113,32 @@ class SpreadOptions:
             lambda meter: shares.write_share(planned, share, folder, meter),
             share=str(share),
         )
+
+    def _on_cluster(self, out: Output, planned: Conversion, meter: Meter) -> Report:
+        """Write all files on a cluster, and make the output of them here."""
+        from maxtool.cluster import Tasks, connected
+        from maxtool.cluster.conversion import write_on
+        from maxtool.conversion import shares
+
+        folder = shares.folder_of(planned)
+        meter.steps(2)
+        meter.stage("converting", planned.nbytes)
+        with connected(self.ray_address):
+            written = write_on(Tasks(out.warn), planned, folder, meter)
+        meter.stage("checking", planned.nbytes)
+        report = shares.finish(planned, folder, meter)
+        told = dict.fromkeys(warning for one in written for warning in one.warnings)
+        report.warnings += [warning for warning in told if warning not in report.warnings]
+        report.kept = sorted(name for one in written for name in one.kept)
+        return report
+
+
+def check_executor(executor: str | None, address: str | None) -> None:
+    """Refuse an executor that there is not, and an address without one."""
+    if executor is not None and executor not in EXECUTORS:
+        raise UsageError(f"--executor {executor!r:.80} is not one of {', '.join(EXECUTORS)}")
+    if address is not None and executor is None:
+        raise UsageError("--ray-address is for --executor ray")
 
 
 def _numbers(text: str) -> tuple[int, int]:

@@ -8,7 +8,7 @@ import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from maxtool.build.building import Sent
+from maxtool.build.executor import Sent
 from maxtool.build.step import Kind, OptionForm, Step
 
 LOG = "log.txt"

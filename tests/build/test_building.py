@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from maxtool.build.building import Building, Limits, Outcome
+from maxtool.build.processes import Processes
 from maxtool.build.record import Records
 from maxtool.build.steps import read_steps, selected
 from maxtool.files import content
@@ -74,7 +75,8 @@ def build(
     steps = selected(read_steps(folder / "x.toml", KINDS, {}), names, only=only)
     (folder / "state").mkdir(exist_ok=True)
     contents = Contents(folder, folder / "state" / "hashes", again=rehash)
-    building = Building(steps, KINDS, contents, Records(folder / "state" / "steps"), work)
+    records = Records(folder / "state" / "steps")
+    building = Building(steps, KINDS, contents, records, Processes(folder, work))
     told: list[Outcome] = []
     outcomes = building.run(Limits(jobs, memory), told.append, **options)
     assert told == outcomes
