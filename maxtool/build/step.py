@@ -56,6 +56,7 @@ class Kind:
         options: The keys that a target may have beside those of all kinds, and how they are said.
         has_output: Whether it writes something.
         is_alone: Whether nothing else may run meanwhile, as it measures.
+        takes_urls: Whether its source may be named by a URL.
         base_bytes: The memory that a step of it takes, whatever the model.
     """
 
@@ -64,6 +65,7 @@ class Kind:
     options: Mapping[str, OptionForm]
     has_output: bool = True
     is_alone: bool = False
+    takes_urls: bool = False
     base_bytes: int = 1 << 28
 
 

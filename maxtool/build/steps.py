@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from maxtool.build.build_file import Problems, Target, Values, read_targets
 from maxtool.build.step import Kind, Step
 from maxtool.errors import UsageError
+from maxtool.urls import is_url
 
 NAME = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}", re.ASCII)
 REFERENCE = "@"
@@ -138,6 +139,9 @@ def _step(
         return f"{output}{slash}{rest}"
 
     source = str(resolved(target.source, "source"))
+    if is_url(source) and not kind.takes_urls:
+        what = "is a URL, which convert and compile take, and this is read from a path here"
+        problems.add((*target.place, "source"), what)
     options = {key: resolved(value, key) for key, value in sorted(target.options.items())}
     forms = kind.options
     words = [word for key, value in options.items() for word in forms[key].words(value) or ()]

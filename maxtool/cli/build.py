@@ -149,8 +149,10 @@ def _kinds() -> dict[str, Kind]:
     from maxtool.build.step import Kind
 
     return {
-        "convert": Kind("convert", "converted", _forms("convert")),
-        "compile": Kind("compile", "compiled", _forms("compile"), base_bytes=1 << 30),
+        "convert": Kind("convert", "converted", _forms("convert"), takes_urls=True),
+        "compile": Kind(
+            "compile", "compiled", _forms("compile"), takes_urls=True, base_bytes=1 << 30
+        ),
         "check": Kind("verify", "checked", _forms("verify"), has_output=False),
         "bench": Kind("bench", "measured", _forms("bench"), is_alone=True),
         "copy": Kind("copy", "copied", {}),

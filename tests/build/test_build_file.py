@@ -217,3 +217,10 @@ def quoted(value: object) -> str:
 
 def pairs(table: dict[str, object]) -> str:
     return "".join(f"{quoted(key)} = {quoted(value)}\n" for key, value in table.items())
+
+
+def test_sources_that_are_no_paths(tmp_path: Path) -> None:
+    text = target("x").replace('"s"', '"https://user:sesame@host/x"')
+    with pytest.raises(MalformedFile, match="this is read from a path here") as caught:
+        read(tmp_path, text)
+    assert "sesame" not in str(caught.value)

@@ -151,6 +151,17 @@ def test_errors_of_filesystems(
     assert message in result.stderr
 
 
+def test_settings_that_a_filesystem_misses(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: str) -> None:
+        raise ValueError("sesame")
+
+    monkeypatch.setattr("fsspec.core.url_to_fs", fail)
+    result = convert("az://container/llama")
+    assert result.exit_code == 3
+    assert "settings of az:// are missing or wrong: ValueError" in result.stderr
+    assert convert("nope://container/llama").exit_code == 2
+
+
 # S3.
 
 

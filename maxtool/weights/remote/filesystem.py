@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 import re
 import threading
 from collections.abc import Iterator, Mapping
@@ -36,8 +37,12 @@ PACKAGES: Mapping[str, str] = {
 
 # Checksums of objects by their names in the header, and in what gcsfs tells of them.
 HASHES = {"md5": "md5Hash", "crc32c": "crc32c"}
+# Packages whose warnings Python would print where nobody says what becomes of them.
+LOGGING = ("fsspec", "s3fs", "aiobotocore", "botocore", "gcsfs", "adlfs", "azure")
+_SILENT = logging.NullHandler()
 REFUSED = "access is refused"
-SETTINGS = "its package reads them from its own environment variables and files"
+SETTINGS = "its package reads them from its own environment variables and files: credentials, and "
+SETTINGS += "what else it needs, such as AZURE_STORAGE_ACCOUNT_NAME"
 # Names of the errors of packages, all of one kind: nobody said who asks.
 NO_CREDENTIALS = re.compile(r".*(Credential|Authentication|TokenRetrieval|SSOToken|Refresh).*Error")
 # Fields of what a filesystem tells of a file that tell it from later ones, the best first.
@@ -160,13 +165,19 @@ def _headers(info: Mapping[str, Any]) -> dict[str, str]:
 
 def _located(url: str) -> tuple[Any, str]:
     """The filesystem of a URL, and its name for the file."""
+    for name in LOGGING:  # what matters of it is told by our errors
+        logging.getLogger(name).addHandler(_SILENT)
     try:
         from fsspec.core import url_to_fs
+        from fsspec.registry import known_implementations
 
         located: tuple[Any, str] = url_to_fs(url)
     except ImportError as error:
         raise _lacking(url, error) from None
-    except ValueError:
+    except Exception as error:  # as of all that filesystems do
+        if scheme(url) in known_implementations:
+            what = f"settings of {scheme(url)}:// are missing or wrong: {type(error).__name__}"
+            raise MissingFile(what, file=redacted(url), hint=SETTINGS) from None
         what = f"{scheme(url)}:// is not a protocol that fsspec knows"
         raise UsageError(what, file=redacted(url)) from None
     return located
