@@ -43,7 +43,7 @@ BLOCK = 1 << 23  # random values, which all tensors repeat from different places
 
 @dataclass(frozen=True)
 class Taken:
-    """What a run took: seconds by the clock and of processors, bytes of memory."""
+    """Cost of a run: seconds by the clock and of processors, bytes of memory."""
 
     wall: float
     processor: float

@@ -41,6 +41,7 @@ def main() -> None:
     parser.add_argument("--types", default=",".join(TYPES), help="with commas between them")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--work", type=Path, help="keeps the source, SHAPE-BF16.gguf")
+    parser.add_argument("--imatrix", type=Path, help="weigh errors by it, on both sides")
     arguments = parser.parse_args()
     threads = len(os.sched_getaffinity(0))
     print(f"{machine()}, {threads} threads, {arguments.shape}")
@@ -48,12 +49,13 @@ def main() -> None:
         os.environ["PYTHONPYCACHEPREFIX"] = str(Path(folder, "compiled"))
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         source = _source(arguments.work or Path(folder), arguments.shape)
+        weighed = ["--imatrix", str(arguments.imatrix)] if arguments.imatrix else []
         for name in arguments.types.split(","):
             outputs = Path(folder, "ours.gguf"), Path(folder, "theirs.gguf")
             commands = {
-                "maxtool": _ours(source, outputs[0], name),
+                "maxtool": [*_ours(source, outputs[0], name), *weighed],
                 "llama-quantize": [
-                    str(arguments.llama_cpp / "llama-quantize"),
+                    *(str(arguments.llama_cpp / "llama-quantize"), *weighed),
                     *(str(source), str(outputs[1]), name, str(threads)),
                 ],
             }
