@@ -129,16 +129,18 @@ def write(file: Path, tensors: dict[str, tuple[int, ...]]) -> None:
 def in_turns(
     ways: dict[str, list[list[list[str]]]], out: Path, rounds: int
 ) -> dict[str, list[Taken]]:
-    """Run all ways in each round; a first run, not counted, is what others are compared with."""
+    """Run all ways in each round; the first output of one process is what others have to be."""
     first, taken = out.with_name("first"), defaultdict(list)
     for folder in (first, out):
         shutil.rmtree(folder, ignore_errors=True)
-    run(ways["one process"], first)
     for _ in range(rounds):
         for name, steps in ways.items():
             taken[name].append(run(steps, out))
-            check_same(first, out)
-            shutil.rmtree(out)
+            if first.exists():
+                check_same(first, out)
+                shutil.rmtree(out)
+            else:
+                out.rename(first)
     shutil.rmtree(first)
     return taken
 
