@@ -50,7 +50,7 @@ class Tasks:
     warn: Callable[[str], None]
     folder: Path = field(default_factory=Path.cwd)
     _running: dict[Any, Task] = field(default_factory=dict, init=False)
-    _widest: int = field(default=0, init=False)  # memory that was asked for, and is nowhere
+    _widest: int = field(default=0, init=False)  # memory that a node has, or was told of
 
     def __len__(self) -> int:
         """Return the number of tasks that have not ended."""
@@ -117,15 +117,16 @@ class Tasks:
 
     def _tell_if_too_wide(self, task: Task) -> None:
         """Tell once of memory that no node has: one may be added, which Ray waits for."""
+        if task.memory <= self._widest:
+            return
         import ray
 
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        rooms = [node.get("memory", 0) for node in nodes if node.get("CPU", 0) >= 1]
-        if task.memory <= max([self._widest, *rooms]):
-            return
-        self._widest = task.memory
-        needed = f"a core and {task.memory >> 20} MiB of memory"
-        self.warn(f"{task.name} waits for a node with {needed}, which none has yet")
+        room = max([node.get("memory", 0) for node in nodes if node.get("CPU", 0) >= 1], default=0)
+        self._widest = max(task.memory, int(room))
+        if task.memory > room:
+            needed = f"a core and {task.memory >> 20} MiB of memory"
+            self.warn(f"{task.name} waits for a node with {needed}, which none has yet")
 
 
 def _reason(error: Exception) -> str:
