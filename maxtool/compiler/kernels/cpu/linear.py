@@ -12,6 +12,7 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.cpu_target import RegisterTile
 from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu import subroutines
 from maxtool.compiler.kernels.cpu.epilogue import (
     Output,
     Sums,
@@ -40,6 +41,9 @@ CHUNKS = 4
 
 # Rows packed into tiles [tiles, steps, mr], the first tile to take, and how many: at most as above.
 Tiles: TypeAlias = tuple[b.Buffer, b.Expr, b.Expr]
+
+# The same, and the tile to take.
+PackedRows: TypeAlias = tuple[b.Buffer, b.Expr]
 
 # Independent sums that hide the latency of a multiply-add when there is one row.
 CHAINS = 8
@@ -137,38 +141,21 @@ class LinearKernel:
 
     def pack_tile(self, packed: b.Buffer, t: b.Expr, sources: Sequence[b.Expr]) -> None:
         """Copy rows of x as they are multiplied."""
-        self.dot.pack(packed, t, self.x, [(*self.at, source) for source in sources])
+        rows = [(*self.at, source) for source in sources]
+        subroutines.call(_pack_tile, [packed], t, self.dot, self.x, rows)
 
     def tile_sums(self, tiles: Tiles, j: b.Expr) -> b.Buffer:
         """Some row tiles times one column block, ``BLOCK`` steps at a time: [tiles, mr, nr]."""
         packed, first, count = tiles
         sums = b.scratch((TILES_PER_TASK, self.tile.mr, self.tile.nr))
         pieces = b.greatest(b.ceildiv(self.steps, BLOCK), 1)  # without terms the sums are zeros
-        with self.dot.compiled(), T.serial(pieces) as piece, T.serial(count) as t:
-            self._multiply((packed, first + t), j, b.index(piece * BLOCK), (sums, t))
+        with T.serial(pieces) as piece, T.serial(count) as t:
+            places = b.index(piece * BLOCK), b.index(t)
+            subroutines.call(_multiply_tile, [sums], self, (packed, first + t), j, places)
         return sums
 
-    def _multiply(
-        self, rows: tuple[b.Buffer, b.Expr], j: b.Expr, start: b.Expr, sums: tuple[b.Buffer, b.Expr]
-    ) -> None:
-        """Add the steps from ``start`` on, at most ``BLOCK``, to one register tile of sums.
-
-        Those of earlier steps are there, unless ``start`` is 0.
-        """
-        registers = b.Registers(self.tile.mr, self.tile.nr, self.tile.width)
-        registers.clear()
-        with T.serial(b.least(self.steps - start, BLOCK)) as i:
-            self._add_step(registers, rows, j, b.index(start + i))
-        buffer, t = sums
-        with b.when(start > 0):
-            for r, offset, width in registers.places:
-                registers.add(r, offset, width, b.load(buffer, (t, r, offset), width))
-        for r, offset, width in registers.places:
-            b.store(buffer, registers.get(r, offset, width), (t, r, offset), width)
-
-    def _add_step(
-        self, registers: b.Registers, rows: tuple[b.Buffer, b.Expr], j: b.Expr, step: b.Expr
-    ) -> None:
+    def add_step(self, registers: b.Registers, rows: PackedRows, j: b.Expr, step: b.Expr) -> None:
+        """Add the products of a step to a register tile of sums."""
         packed, tile_index = rows
         weights = [b.let(self.weights(j, step, at)) for at, width in registers.pieces]
         for r in range(registers.rows):
@@ -176,6 +163,38 @@ class LinearKernel:
             for (offset, width), weight in zip(registers.pieces, weights, strict=True):
                 sums = registers.get(r, offset, width)
                 registers.set(r, offset, width, self.dot.multiply(sums, weight, value))
+
+
+def _pack_tile(
+    packed: b.Buffer, t: b.Expr, dot: FloatDot, x: b.Buffer, rows: Sequence[b.Indices]
+) -> None:
+    """Write rows of x as they are multiplied."""
+    dot.pack(packed, t, x, rows)
+
+
+def _multiply_tile(
+    sums: b.Buffer,
+    product: LinearKernel,
+    rows: PackedRows,
+    j: b.Expr,
+    places: tuple[b.Expr, b.Expr],
+) -> None:
+    """Add steps, at most ``BLOCK``, to one register tile of sums.
+
+    ``places`` are the first of the steps, and that of the tile in sums. Those of earlier steps are
+    there, unless the first is 0.
+    """
+    start, t = places
+    tile = product.tile
+    registers = b.Registers(tile.mr, tile.nr, tile.width)
+    registers.clear()
+    with product.dot.compiled(), T.serial(b.least(product.steps - start, BLOCK)) as i:
+        product.add_step(registers, rows, j, b.index(start + i))
+    with b.when(start > 0):
+        for r, offset, width in registers.places:
+            registers.add(r, offset, width, b.load(sums, (t, r, offset), width))
+    for r, offset, width in registers.places:
+        b.store(sums, registers.get(r, offset, width), (t, r, offset), width)
 
 
 @dataclass(frozen=True, slots=True)
