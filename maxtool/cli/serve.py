@@ -28,6 +28,7 @@ COUNTED = (
     "max_prompt",
     "max_tokens",
     "queue",
+    "chunk",
     "max_connections",
     "read_timeout",
     "timeout",
@@ -56,6 +57,14 @@ class Asking:
     queue: Annotated[
         int, typer.Option("--queue", metavar="N", help="Texts that may wait for each model.")
     ] = 256
+    chunk: Annotated[
+        int,
+        typer.Option(
+            "--chunk",
+            metavar="N",
+            help="Tokens of prompts that are read between two tokens of other texts.",
+        ),
+    ] = 128
     max_connections: Annotated[
         int,
         typer.Option("--max-connections", metavar="N", help="Connections of clients at a time."),
@@ -93,6 +102,7 @@ class Asking:
             prompt=self.max_prompt,
             tokens=self.max_tokens,
             queue=self.queue,
+            chunk=self.chunk,
             connections=self.max_connections,
             read_seconds=self.read_timeout,
             seconds=self.timeout,

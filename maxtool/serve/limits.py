@@ -13,6 +13,7 @@ class Limits:
         body: Bytes of a request.
         prompt: Tokens of a prompt; the model's context if None.
         tokens: Tokens that are made for a prompt; what the context has room for if None.
+        chunk: Tokens of new prompts that are read between two tokens of other texts.
         queue: Texts that may wait for a model, beside those that it is continuing.
         connections: Connections of clients at a time.
         read_seconds: For the head of a request to come, and for its body.
@@ -23,6 +24,7 @@ class Limits:
     body: int = 1 << 20
     prompt: int | None = None
     tokens: int | None = None
+    chunk: int = 128
     queue: int = 256
     connections: int = 512
     read_seconds: float = 30.0

@@ -34,9 +34,8 @@ class Served:
         self.worker: Worker | None = None
         self.embedding: EmbeddingModel | None = None
         if model.manifest.task == GENERATE:
-            worker = self.worker = Worker(
-                name, model, limits.queue, metrics.rows.labels(name).observe
-            )
+            observe = metrics.rows.labels(name).observe
+            worker = self.worker = Worker(name, model, limits, observe)
             metrics.running.labels(name).set_function(lambda: worker.running)
             metrics.waiting.labels(name).set_function(lambda: worker.waiting)
         elif model.manifest.task == EMBED:

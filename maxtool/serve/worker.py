@@ -12,6 +12,7 @@ from typing import Protocol
 from maxtool.runtime.loader import Completion, Model, RunError
 from maxtool.runtime.loader.continued_text import Text
 from maxtool.runtime.loader.side_by_side import SideBySide
+from maxtool.serve.limits import Limits
 from maxtool.serve.logprobs import NotingSampler, Picked
 from maxtool.serve.one_text import OneText
 from maxtool.serve.refusal import SERVER, Refusal, busy, refusal_of, stopping
@@ -40,9 +41,13 @@ class Places(Protocol):
         """Free the place of a text."""
 
 
-def places_of(model: Model) -> Places:
-    """The places that a model was compiled with; each remembers what it has read."""
-    return SideBySide(model, remembers=True) if model.manifest.batch > 1 else OneText(model)
+def places_of(model: Model, chunk: int) -> Places:
+    """The places that a model was compiled with; each remembers what it has read.
+
+    Where there are several, each step reads ``chunk`` tokens of new texts at most.
+    """
+    several = model.manifest.batch > 1
+    return SideBySide(model, remembers=True, chunk=chunk) if several else OneText(model)
 
 
 class Job:
@@ -62,7 +67,7 @@ class Job:
         """Tell what is new, if anybody wants it before the end, or if this is the end."""
         if self.text.is_over:
             self.end()
-        elif self._streams:
+        elif self._streams and len(self.text.reply.made) > self._noted:
             self._tell(self._news())
 
     def end(self) -> None:
@@ -114,15 +119,15 @@ class Worker:
     """The thread of one model, and the jobs that wait for it."""
 
     def __init__(
-        self, name: str, model: Model, most_waiting: int, observe: Callable[[int], None]
+        self, name: str, model: Model, limits: Limits, observe: Callable[[int], None]
     ) -> None:
         """Start the thread; ``observe`` is told after each step how many texts were in it."""
-        self._name = name
-        self._model, self._most, self._observe = model, most_waiting, observe
+        self._name, self._chunk = name, limits.chunk
+        self._model, self._most, self._observe = model, limits.queue, observe
         self._changed = Condition()
         self._waiting: deque[Job] = deque()
         self._running: list[Job] = []
-        self._places = places_of(model)
+        self._places = places_of(model, limits.chunk)
         self._refusal: Refusal | None = None
         self._thread = Thread(target=self._run, name=f"model {name}", daemon=True)
         self._thread.start()
@@ -209,7 +214,7 @@ class Worker:
             self._places.step()
         except RunError as error:
             self._fail(refusal_of(error))
-            self._places = places_of(self._model)
+            self._places = places_of(self._model, self._chunk)
         else:
             self._observe(len(self._running))
             self._tell()

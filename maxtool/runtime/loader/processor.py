@@ -12,7 +12,7 @@ from .errors import BadUsage, RunError
 from .manifest import Manifest
 from .memory import Array
 from .sampling import Sampling
-from .specs import ArraySpec
+from .specs import BufferSpec
 
 Progress: TypeAlias = Callable[[float], None]  # told the share of the weights that is there
 
@@ -45,7 +45,7 @@ class State:
     def __init__(
         self,
         devices: Sequence[Processor],
-        specs: Sequence[ArraySpec],
+        specs: Sequence[BufferSpec],
         dims: Mapping[str, int],
         kept: int | None = None,
         slots: int = 1,
@@ -82,6 +82,20 @@ class State:
         length = self.lengths[slot]
         overwritten = self._kept is not None and length > self._kept
         return not overwritten or position == 0 or position >= length - 1
+
+    def copy(self, count: int, source: int, target: int) -> None:
+        """Copy the first ``count`` positions of a slot to another one, which loses what it held.
+
+        Slots are in the memory of a CPU. Of layers that have overwritten positions, all is copied.
+        """
+        self.lengths[target] = self.lengths[source]
+        for array, spec in zip(self.arrays, self.specs, strict=True):
+            part: list[int | slice] = [slice(None)] * array.ndim
+            axis = spec.positions
+            if axis is not None and self.lengths[source] <= array.shape[axis]:
+                part[axis] = slice(count)
+            from_it, to_it = ((slot, *part[1:]) for slot in (source, target))
+            array[to_it] = array[from_it]
 
     def clear(self) -> None:
         """Make it zeros again."""

@@ -107,6 +107,12 @@ class Session:
 
 
 def common_length(first: Sequence[int], second: Sequence[int]) -> int:
-    """Return the length of the common beginning."""
-    pairs = zip(first, second, strict=False)
-    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
+    """Return the length of the common beginning of two lists."""
+    known, unknown = 0, min(len(first), len(second))
+    while known < unknown:  # halves are compared, which takes far less than a token at a time
+        middle = (known + unknown + 1) // 2
+        if first[known:middle] == second[known:middle]:
+            known = middle
+        else:
+            unknown = middle - 1
+    return known

@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from .continued_text import Text
+from .memory import Array
 from .model import Model
 from .session import common_length
 from .slots import Slot, Unread, inputs_of
 
 DECODE, PREFILL = "decode", "prefill"
+LEAST = 16  # tokens in common that are worth waiting for
+
+
+@dataclass(eq=False)
+class Place:
+    """A text in its slot.
+
+    Attributes:
+        slot: The slot.
+        text: The text.
+        reader: The place of a text with the same beginning, which is read there and copied.
+        common: How many tokens they have in common.
+    """
+
+    slot: Slot
+    text: Text
+    reader: Place | None = None
+    common: int = 0
+
+    @property
+    def start(self) -> int:
+        """Return how many tokens of the text need not be read."""
+        return self.slot.usable(self.text.read, len(self.text.ids))
 
 
 class SideBySide:
@@ -18,17 +44,19 @@ class SideBySide:
     Each step reads what is new of a text that has just begun, and makes a token of each text.
     """
 
-    def __init__(self, model: Model, *, remembers: bool = False) -> None:
+    def __init__(self, model: Model, *, remembers: bool = False, chunk: int = sys.maxsize) -> None:
         """Make room for as many texts as the model was compiled for (``--batch``).
 
-        With ``remembers`` a text takes the slot that holds most of its beginning, which is not
-        read again; otherwise none depends on those before it, not even by rounding.
+        With ``remembers`` a text takes the slot that holds most of its beginning, or a copy of what
+        another text has of it, which is not read again; otherwise none depends on those before it
+        or beside it, not even by rounding. Each step reads ``chunk`` tokens of new texts at most,
+        so that the others need not wait for a long one.
         """
-        self._model, manifest = model, model.manifest
+        self._model, manifest, self._chunk = model, model.manifest, chunk
         state = self._state = model.new_state()
         self._free = [Slot(manifest, state, number) for number in reversed(range(manifest.batch))]
-        self._running: list[tuple[Slot, Text]] = []
-        self._held: list[Sequence[int]] = [()] * manifest.batch if remembers else []
+        self._running: list[Place] = []
+        self._held: list[list[int]] = [[] for _ in self._free] if remembers else []
 
     @property
     def has_room(self) -> bool:
@@ -38,42 +66,97 @@ class SideBySide:
     @property
     def running(self) -> list[Text]:
         """The texts that go on, those included that the last step has ended."""
-        return [text for _, text in self._running]
+        return [place.text for place in self._running]
 
     def begin(self, text: Text) -> None:
-        """Give a free slot to a text, which the next step reads."""
-        slot = self._free[-1]
+        """Give a free slot to a text, which the next steps read."""
+        place = Place(self._free[-1], text)
         if self._held:
             slot = max(self._free, key=lambda one: common_length(self._held[one.number], text.ids))
             common = min(common_length(self._held[slot.number], text.ids), len(text.ids) - 1)
             text.read = text.reused = slot.usable(common, len(text.ids))
-        self._free.remove(slot)
-        self._running.append((slot, text))
+            place = self._follower(slot, text)
+        self._free.remove(place.slot)
+        self._running.append(place)
 
     def step(self) -> None:
         """Make a token of each text: new ones are read one by one, others go on together."""
-        going: list[tuple[Text, Unread]] = []
-        for slot, text in self._running:
-            start = slot.usable(text.read, len(text.ids))
-            slot.reads(len(text.ids))
-            unread = Unread(slot.number, text.ids, start)
-            if start and start == len(text.ids) - 1:
-                going.append((text, unread))
-            else:
-                self._call(PREFILL, [(text, unread)])
+        for place in self._running:
+            self._share(place)
+        going: list[Place] = []
+        reading: list[Place] = []
+        for place in self._running:
+            if place.reader is None:
+                last = place.start == len(place.text.ids) - 1 > 0
+                (going if last else reading).append(place)
+        self._read(reading)
         if going:
-            self._call(DECODE, going)
+            for place, logits in zip(going, self._logits(DECODE, going), strict=True):
+                place.text.take(logits)
 
     def end(self, text: Text) -> None:
         """Free the slot of a text, at whichever point it is."""
-        slot = next(slot for slot, other in self._running if other is text)
-        self._running = [pair for pair in self._running if pair[1] is not text]
-        self._free.append(slot)
+        place = next(place for place in self._running if place.text is text)
+        self._running.remove(place)
+        self._free.append(place.slot)
         if self._held:
-            self._held[slot.number] = text.ids[: text.read]
+            self._held[place.slot.number] = text.ids[: text.read]
 
-    def _call(self, entry: str, texts: Sequence[tuple[Text, Unread]]) -> None:
-        inputs = inputs_of(self._model.manifest, [unread for _, unread in texts])
-        rows = self._model.run(entry, inputs, self._state)["logits"]
-        for (text, _), logits in zip(texts, rows, strict=True):
-            text.take(logits)
+    def _follower(self, slot: Slot, text: Text) -> Place:
+        """The place of a text, which waits where another one has, or is to have, more of it."""
+        found = Place(slot, text)
+        for place in self._running:
+            common = common_length(place.text.ids, text.ids)
+            gain = common - max(found.common, text.read)
+            if gain >= LEAST or (gain > 0 and common == len(text.ids)):
+                found = Place(slot, text, place, common)
+        return found
+
+    def _share(self, place: Place) -> None:
+        """Copy what another text has of the beginning, once it has all of that."""
+        reader, text = place.reader, place.text
+        if reader is None or (reader in self._running and reader.text.read < place.common):
+            return
+        place.reader, count = None, min(place.common, len(text.ids) - 1)
+        if reader in self._running and reader.slot.usable(count, len(text.ids)):
+            reader.slot.copy(count, place.slot)
+            text.read = text.reused = count
+
+    def _read(self, places: Sequence[Place]) -> None:
+        """Read a chunk of new texts: those that have waited longest come first."""
+        left = self._chunk
+        for place in places:
+            text, start = place.text, place.start
+            end = place.slot.piece(start, len(text.ids), left)
+            (logits,) = self._logits(PREFILL, [place], end)
+            if end < len(text.ids):
+                text.read = end
+                self._running.remove(place)
+                self._running.append(place)
+            else:
+                self._take(place, logits)
+            left -= end - start
+            if left <= 0:
+                return
+
+    def _take(self, place: Place, logits: Array) -> None:
+        """Continue a text that has been read, and those that are the same up to here."""
+        length = len(place.text.ids)
+        same = [one for one in self._running if one.reader is place and one.common == length]
+        for other in same:
+            if len(other.text.ids) == length:
+                place.slot.copy(length, other.slot)
+                other.reader, other.text.reused = None, length
+                other.text.take(logits)
+        place.text.take(logits)
+
+    def _logits(self, entry: str, places: Sequence[Place], end: int | None = None) -> Array:
+        """Read texts up to ``end``; the logits of what follows, a row for each."""
+        unread = []
+        for place in places:
+            ids, start = place.text.ids, place.start
+            place.slot.reads(len(ids))
+            unread.append(Unread(place.slot.number, ids[:end], start))
+        inputs = inputs_of(self._model.manifest, unread)
+        logits: Array = self._model.run(entry, inputs, self._state)["logits"]
+        return logits

@@ -34,6 +34,20 @@ class Slot:
         same = self._is_long(length) == self._was_long
         return count if same and self._state.holds_before(count, self.number) else 0
 
+    def piece(self, start: int, length: int, most: int) -> int:
+        """Return how far to read a text of ``length`` tokens from ``start``: ``most`` of them.
+
+        More where the model reads such a text in another way than the shorter one that a piece is.
+        """
+        end = min(start + most, length)
+        limit = self._manifest.reread_beyond
+        return end if limit is None or not self._is_long(length) else max(end, limit + 1)
+
+    def copy(self, count: int, target: Slot) -> None:
+        """Copy the first ``count`` tokens, on which a text may rely, to another slot."""
+        self._state.copy(count, self.number, target.number)
+        target._was_long = self._was_long
+
     def reads(self, length: int) -> None:
         """Note that the state is about to be read as that of a text of ``length`` tokens."""
         self._was_long = self._is_long(length)
