@@ -60,7 +60,7 @@ def main() -> None:
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
     """A server of the artifact, for as long as the block runs; gives its address."""
-    command = [sys.executable, "-m", "maxtool", "serve", folder, "--port", "0", "--json"]
+    command = [sys.executable, "-m", "maxtool", "serve", str(folder), "--port", "0", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         told = ""

@@ -218,3 +218,10 @@ def test_any_settings_draw_a_token_or_are_refused(content: dict[str, object]) ->
     except loader.RunError:
         return
     assert 0 <= token < LOGITS.size
+
+
+def test_a_line_keeps_what_it_cannot_say() -> None:
+    """A reply to an object with ``--chat`` is a text of its own, as that to a plain line."""
+    usual = Prompt("", 7, alone=True)
+    prompt, _ = read_line('{"prompt": "x", "seed": 3}', usual)
+    assert (prompt.text, prompt.max_tokens, prompt.alone) == ("x", 7, True)
