@@ -15,6 +15,10 @@ from tvm.target import codegen
 
 from maxtool.dtype import DType
 from maxtool.errors import MachineLacks, UsageError
+from maxtool.runtime.loader.errors import RunError
+from maxtool.runtime.loader.host import LINUX_NAMES
+from maxtool.runtime.loader.host import TILES as TILE_REGISTERS
+from maxtool.runtime.loader.tile_registers import ask_for_tiles
 
 CPU_FLAGS = Path("/proc/cpuinfo")
 
@@ -57,8 +61,9 @@ RECORDED = (
 # name of an older one, and pass on what it has besides.
 BESIDES = {"avx512bf16": "avx512f", "avx512vnni": "avx512bw"}
 
-# Instruction sets that kernels use only where a target asks for them: Linux may refuse their use.
-ASKED = ("amx-int8",)
+# Sets that kernels use only where a target asks for them, or on this machine if its system gives
+# leave to: another one's may refuse it.
+ASKED = (TILE_REGISTERS,)
 
 # Triples searched for a CPU name, in this order.
 TRIPLES = {
@@ -169,14 +174,27 @@ def _machine() -> CpuTarget:
     if not flags:
         return target
     if set(target.features) <= flags:
-        added = tuple(
+        added = [
             name
             for name, beside in BESIDES.items()
             if name in flags and beside in target.features and name not in target.features
-        )
-        return _describe(triple, cpu, host=True, added=added)
+        ]
+        if _has_tiles(flags) and "avx512vnni" in {*target.features, *added}:
+            added.append(TILE_REGISTERS)
+        return _describe(triple, cpu, host=True, added=tuple(added))
     level = next((cpu for cpu, flag in LEVELS.items() if flag in flags), "x86-64")
     return _describe(triple, level, host=True)
+
+
+def _has_tiles(flags: set[str]) -> bool:
+    """Return whether this machine has AMX, and lets this process use it."""
+    if LINUX_NAMES[TILE_REGISTERS] not in flags:
+        return False
+    try:
+        ask_for_tiles(TILE_REGISTERS)
+    except RunError:
+        return False
+    return True
 
 
 def _kernel_flags() -> set[str]:
@@ -224,7 +242,7 @@ def _unknown(name: str) -> UsageError:
 def _describe(triple: str, cpu: str, *, host: bool, added: tuple[str, ...] = ()) -> CpuTarget:
     promised = codegen.llvm_get_cpu_features(_llvm_target(triple, cpu))
     feature_names = {*promised, *added}
-    features = tuple(sorted(set(RECORDED) & feature_names))
+    features = tuple(sorted({*RECORDED, *added} & feature_names))
     vectors = next(feature for feature in (*TILES, "sse2") if feature in {*feature_names, "sse2"})
     pairs = next((feature for feature in features if PAIRS.get(feature) == vectors), None)
     tile = replace(TILES[vectors], pairs=pairs) if pairs else TILES[vectors]

@@ -25,6 +25,7 @@ from maxtool.compiler.kernels.kv_cache_write import cache_write
 from maxtool.compiler.kernels.pointwise import pointwise
 from maxtool.dtype import DType
 from maxtool.errors import MachineLacks, UsageError
+from maxtool.runtime import loader
 from tests.effort import thinned
 
 
@@ -126,7 +127,7 @@ def test_each_recorded_instruction_set_is_asked_for(machine: Callable[[str], Non
 
 def test_sets_beside_those_that_the_name_promises(machine: Callable[[str], None]) -> None:
     """A virtual machine may pass an older CPU's name on, and the sets of the one that it is."""
-    flags = "fpu sse2 avx2 fma f16c avx512f avx512bw avx512_vnni avx512_bf16 amx_int8"
+    flags = "fpu sse2 avx2 fma f16c avx512f avx512bw avx512_vnni avx512_bf16"
     machine(flags)
     target = cpu_target()
     assert (target.cpu, target.added) == ("cascadelake", ("avx512bf16",))
@@ -137,6 +138,22 @@ def test_sets_beside_those_that_the_name_promises(machine: Callable[[str], None]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(HOST_CPU, "sapphirerapids")
         assert cpu_target().added == ()
+
+
+@pytest.mark.parametrize("leave", [True, False])
+def test_tiles_of_this_machine_are_used_where_its_system_lets_them(
+    machine: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, *, leave: bool
+) -> None:
+    def ask(_kind: str) -> None:
+        if not leave:
+            raise loader.MachineLacks("no leave")
+
+    monkeypatch.setattr(targets, "ask_for_tiles", ask)
+    machine(f"{ALL} amx_tile amx_int8")
+    target = cpu_target()
+    assert ("amx-int8" in target.features) is leave
+    assert ("+amx-int8" in target.tvm.attrs["mattr"]) is leave
+    assert "amx-int8" not in cpu_target("cpu:sapphirerapids").features
 
 
 def test_sets_that_nothing_goes_with_are_not_added(machine: Callable[[str], None]) -> None:
