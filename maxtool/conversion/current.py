@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from maxtool.conversion.resuming import plan_identity
-from maxtool.files import staged
+from maxtool.files import present_parts, staged
 from maxtool.files.content import MISSING, Contents
 from maxtool.files.user_cache import user_cache
 from maxtool.quantization.scheme import files_read
@@ -60,7 +60,7 @@ class Earlier:
         except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return False
         planned = {str(path) for path in self._outputs}
-        if content.get("schema") != SCHEMA or written.keys() != planned:
+        if content.get("schema") != SCHEMA or not written.keys() == planned == self._there():
             return False
         if content.get("asked") != self._asked() or content.get("read") != self._read():
             return False
@@ -88,9 +88,8 @@ class Earlier:
 
     def _asked(self) -> Mapping[str, str]:
         planned, request = self._planned, self._planned.request
-        checks = {"--verify": request.verify, "--allow-nonfinite": request.allow_nonfinite}
         asked = plan_identity(request, planned.layout, planned.recipe)
-        return {**asked, **{name: "given" for name, given in checks.items() if given}}
+        return {**asked, **({"--verify": "given"} if request.verify else {})}
 
     def _read(self) -> Mapping[str, str]:
         beside = files_read(self._planned.request.quantize)
@@ -100,6 +99,15 @@ class Earlier:
     @property
     def _outputs(self) -> list[Path]:
         return [self._path(name) for name in self._planned.layout.parts]
+
+    def _there(self) -> set[str]:
+        """The files that are part of the output that is there, whether planned or not."""
+        output, replaced = self._planned.request.output.absolute(), self._planned.layout.replaced
+        if output.is_dir():
+            return {*self._contents.below(str(output))}
+        if replaced is None:
+            return {str(output)}
+        return {str(output.with_name(name)) for name in present_parts(output, replaced)}
 
     def _path(self, name: str) -> Path:
         request = self._planned.request

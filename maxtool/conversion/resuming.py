@@ -21,6 +21,7 @@ from maxtool.files import FinishedPart, Journal
 from maxtool.files.finished import MadeOf
 from maxtool.quantization.scheme import files_read
 from maxtool.recipe import Recipe
+from maxtool.recipe.load import files_of
 from maxtool.weights.source_file import Stamp, open_source, stamp
 
 # Of source files, to be read once more for a checksum.
@@ -54,7 +55,9 @@ def made_of(
 
 def plan_identity(request: Request, layout: Layout, recipe: Recipe | None) -> dict[str, str]:
     """Return what decides the bytes of an output beside its source, each part by its name."""
-    used = {} if recipe is None else {"the recipe": f"{recipe.name} {_content(recipe.file)}"}
+    used = {}
+    if recipe is not None:
+        used = {"the recipe": " ".join([recipe.name, *map(_content, files_of(recipe))])}
     tables = {"names, types and metadata of the output": _tables(request, layout)}
     return {"maxtool": __version__, **_options(request), **used, **tables}
 
@@ -109,6 +112,7 @@ def _options(request: Request) -> dict[str, str]:
         "--ignore-config": sorted(request.ignore),
         "--name": [request.name] if request.name else [],
         "--no-recipe": ["given"] if request.plain else [],
+        "--allow-nonfinite": ["given"] if request.allow_nonfinite else [],
     }
     return {option: ", ".join(values) for option, values in given.items() if values}
 

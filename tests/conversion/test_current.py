@@ -11,7 +11,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from maxtool.cli.app import app
+from maxtool.conversion import resuming
 from maxtool.files import content
+from maxtool.recipe.load import files_of
 
 SOURCE = Path(__file__).resolve().parents[1] / "data" / "tiny-llama"
 CUT = "--split-max-size=30000"
@@ -96,6 +98,33 @@ def test_a_byte_of_what_it_is_made_from_or_made_of(there: Path, name: str) -> No
     file.write_bytes(found)
     assert is_made_again(there)
     assert is_left(there)
+
+
+def test_a_recipe_that_the_recipe_extends(there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = there / "base.toml"
+    base.write_text("")
+    monkeypatch.setattr(resuming, "files_of", lambda recipe: (*files_of(recipe), base))
+    assert is_made_again(there)
+    assert is_left(there)
+    base.write_text("# changed")
+    assert is_made_again(there)
+
+
+@pytest.mark.parametrize(
+    ("output", "options", "stranger"),
+    [
+        ("out", ("--shard-size=30000",), "out/model.safetensors"),
+        ("out.gguf", (CUT,), "out-00001-of-00002.gguf"),
+    ],
+)
+def test_a_file_that_does_not_belong_to_it(
+    there: Path, output: str, options: tuple[str, ...], stranger: str
+) -> None:
+    """Readers would take it for a part, or for all of it."""
+    assert is_made_again(there, *options, output=output)
+    (there / stranger).write_bytes(b"x")
+    assert is_made_again(there, *options, output=output)
+    assert is_left(there, *options, output=output)
 
 
 def test_a_file_that_is_lost(there: Path) -> None:

@@ -199,6 +199,8 @@ def test_other_options_and_sources_are_refused(to: Path, source: Path) -> None:
     with pytest.raises(UsageError, match="made of something else") as caught:
         share(replace(asked, dtype=DType.float16), 2, 2)
     assert "--dtype: not there then, float16 now" in caught.value.problems
+    with pytest.raises(UsageError, match="made of something else"):
+        share(replace(asked, allow_nonfinite=True), 2, 2)
     config = source / "config.json"
     config.write_text(config.read_text() + " ")
     for step in (lambda: share(asked, 2, 2), lambda: finished(asked)):
