@@ -110,7 +110,20 @@ def arguments() -> argparse.Namespace:
         parser.error(f"{asked.texts} is not a file")
     if asked.output.exists():
         parser.error(f"{asked.output} exists")
+    if not asked.output.resolve().parent.is_dir():
+        parser.error(f"the folder of {asked.output} does not exist")
+    if min(asked.cores, asked.rows, asked.max_tokens) < 1:
+        parser.error("--cores, --rows and --max-tokens are 1 or more")
+    asked.lines = lines_of(asked.texts)
+    if not asked.lines:
+        parser.error(f"{asked.texts} has no lines")
     return asked
+
+
+def lines_of(file: Path) -> list[str]:
+    """Lines of a file as other programs count them: only a line feed ends one."""
+    with file.open(encoding="utf-8", newline="\n") as stream:
+        return [line.removesuffix("\n").removesuffix("\r") for line in stream]
 
 
 def numbers(text: str) -> list[int]:
@@ -123,10 +136,10 @@ def numbers(text: str) -> list[int]:
 
 def results(asked: argparse.Namespace, workers: int) -> Any:  # noqa: ANN401 - Ray has no types
     """Results of so many workers for the texts, a row for each."""
-    lines = asked.texts.read_text(encoding="utf-8").splitlines()
     # Blocks are made here: a task that reads waits for a core, and workers may take all of them.
-    blocks = -(-len(lines) // asked.rows)
-    texts = ray.data.from_items([{"text": line} for line in lines], override_num_blocks=blocks)
+    blocks = -(-len(asked.lines) // asked.rows)
+    items = [{"text": line} for line in asked.lines]
+    texts = ray.data.from_items(items, override_num_blocks=blocks)
     return texts.map_batches(
         Artifact,
         fn_constructor_args=(str(asked.artifact.resolve()), asked.cores, asked.max_tokens),
@@ -148,11 +161,13 @@ def write(rows: Any, output: Path) -> None:  # noqa: ANN401 - Ray has no types
     if output.suffix != ".jsonl":
         rows.drop_columns([*TIMES]).write_parquet(str(output.resolve()))
         return
-    with output.open("x", encoding="utf-8") as stream:
+    part = output.with_name(f"{output.name}.part")
+    with part.open("w", encoding="utf-8") as stream:
         for row in rows.iter_rows():
             for name in TIMES:
                 del row[name]
             stream.write(json.dumps(row, default=listed, ensure_ascii=False) + "\n")
+    part.rename(output)  # it appears when it is whole
 
 
 def listed(array: np.ndarray[Any, Any]) -> list[Any]:
