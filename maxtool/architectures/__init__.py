@@ -11,6 +11,7 @@ from maxtool.architectures.decoder import Decoder
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.entry import (
     Architecture,
+    Caching,
     Entry,
     Indexed,
     Limit,
@@ -64,6 +65,7 @@ __all__ = [
     "Architecture",
     "Builder",
     "CacheLayout",
+    "Caching",
     "Decoder",
     "DecoderConfig",
     "Entry",

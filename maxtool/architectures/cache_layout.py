@@ -52,10 +52,15 @@ class CacheLayout:
         return self.dtype is DType.int8
 
     @property
+    def positions(self) -> dict[str, int]:
+        """The axis of positions of each part, by name."""
+        axes = {"key": 3 if self.transposed else 2, "value": 2}
+        return {name + suffix: axis for name, axis in axes.items() for suffix in self._suffixes}
+
+    @property
     def axes(self) -> tuple[int, ...]:
-        """The axis of positions of each part."""
-        axes = (3 if self.transposed else 2), 2
-        return tuple(axis for axis in axes for _ in self._suffixes)
+        """The axis of positions of each part, in order."""
+        return tuple(self.positions.values())
 
     @property
     def _suffixes(self) -> tuple[str, ...]:

@@ -149,6 +149,12 @@ class Decoder(Module[[Tensor], Tensor]):
         return tuple(sorted(turns))
 
     @property
+    def positions(self) -> Mapping[str, int]:
+        """The axis of positions of each part of each layer's cache."""
+        layers, axes = range(self.config.n_layers), self.form.positions
+        return {f"cache.{layer}.{part}": axes[part] for layer in layers for part in axes}
+
+    @property
     def limits(self) -> Mapping[str, Limit]:
         """Positions, tokens and slots."""
         names = ("input_ids", "token") if self.draws else ("input_ids",)

@@ -109,6 +109,15 @@ class Turning(Protocol):
         """
 
 
+@runtime_checkable
+class Caching(Protocol):
+    """An architecture whose entries keep something of each position of a text."""
+
+    @property
+    def positions(self) -> Mapping[str, int]:
+        """The axis of positions of each buffer of the state that has one, by name."""
+
+
 def graph_of(module: Architecture, entry: Entry) -> Graph:
     """The graph of one of the functions of a module."""
     return trace(cast("Module", module), entry.name, entry.types, entry.function)

@@ -227,6 +227,7 @@ def _contents(
         encodings={name: each.encoding for name, each in types.items() if each.encoding},
         facts=module.facts,
         context=module.context,
+        positions=module.positions if isinstance(module, architectures.Caching) else {},
         turns=module.turns if isinstance(module, architectures.Turning) else (),
         limits=module.limits,
         tables=module.tables if isinstance(module, architectures.Indexed) else (),

@@ -78,6 +78,8 @@ class Contents:
     # Sizes and options of the architecture.
     facts: Mapping[str, object] = field(default_factory=dict)
     context: int | None = None  # positions that the state has room for; None where there are none
+    # The axis of positions of each buffer of the state that has one, by name.
+    positions: Mapping[str, int] = field(default_factory=dict)
     # Lengths, ascending, beyond which sequences are computed otherwise than up to them.
     turns: tuple[int, ...] = ()
     # The largest size of a dimension, or the least and largest value of an input.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -26,8 +26,6 @@ from maxtool.weights.formats.artifact import FILE
 MODULE = "model.so"
 PROGRAM, LOADER = "run.py", "loader"
 LIBRARIES = "lib"
-# The first dimensions of a buffer with positions: of the batch, or of slots, and of heads.
-HEADS = 2
 # Of TVM's libraries those that an artifact of each kind runs on.
 RUNTIMES = {"cpu": (RUNTIME,), "cuda": (RUNTIME, CUDA_RUNTIME)}
 
@@ -36,7 +34,6 @@ def describe(contents: Contents, facts: Mapping[str, object]) -> dict[str, objec
     """Return the manifest but for files and check, in the order a reader looks for it."""
     placed, _ = weights.place(contents.storage.values())
     files = weights.files(contents.devices)
-    rooms = [size for size in (contents.context, contents.facts.get("kept_positions")) if size]
     tables = [asdict(weight) for weight in contents.tables if weight.weight in contents.storage]
     return {
         "schema": SCHEMA,
@@ -52,7 +49,7 @@ def describe(contents: Contents, facts: Mapping[str, object]) -> dict[str, objec
         **contents.facts,
         "module": MODULE,
         "entries": {function.name: _entry(function) for function in contents.functions},
-        "state": [_buffer(*buffer, rooms) for buffer in contents.state.items()],
+        "state": [_buffer(*buffer, contents.positions) for buffer in contents.state.items()],
         "weights": {
             **({"file": files[0]} if len(files) == 1 else {"files": files}),
             "alignment": ALIGNMENT,
@@ -126,13 +123,10 @@ def _entry(function: NamedGraph) -> dict[str, object]:
     }
 
 
-def _buffer(name: str, tensor_type: TensorType, rooms: Iterable[object]) -> dict[str, object]:
-    """A buffer of the state, and which of its axes is that of the positions: it has such a size."""
-    spec = _spec(name, tensor_type)
-    sizes = [dim.value if dim.is_static else None for dim in tensor_type.shape]
-    sizes[:HEADS] = [None] * HEADS
-    axis = next((sizes.index(room) for room in rooms if room in sizes), None)
-    return spec | ({} if axis is None else {"positions": axis})
+def _buffer(name: str, tensor_type: TensorType, positions: Mapping[str, int]) -> dict[str, object]:
+    """A buffer of the state, and which of its axes is that of the positions."""
+    axis = {"positions": positions[name]} if name in positions else {}
+    return _spec(name, tensor_type) | axis
 
 
 def _spec(name: str, tensor_type: TensorType) -> dict[str, object]:

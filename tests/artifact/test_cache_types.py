@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from maxtool import artifact
+from maxtool.artifact.manifest import describe
 from maxtool.dtype import DType
 from maxtool.errors import UsageError
 from maxtool.quantization import QuantizationEncoding
@@ -181,3 +182,21 @@ def test_where_the_type_is_not_to_be_chosen(
     request = artifact.Request(data / name, tmp_path / "out", target=target, kv_dtype=DType.float16)
     with pytest.raises(UsageError, match=message):
         artifact.prepare(request)
+
+
+@pytest.mark.parametrize("kv_dtype", [DType.float16, QuantizationEncoding.Q8_0])
+def test_the_axis_of_positions_whatever_its_size(
+    tmp_path: Path, kv_dtype: DType | QuantizationEncoding
+) -> None:
+    """A context may be as long as a head is wide; the axis is the one that another changes."""
+
+    def described(context: int) -> list[dict[str, Any]]:
+        options: dict[str, Any] = {"context": context, "kv_dtype": kv_dtype, "batch": 2}
+        request = artifact.Request(FOLDER, tmp_path / "out", **options)
+        state: Any = describe(artifact.prepare(request).contents, {})["state"]
+        return list(state)
+
+    wide = 64  # a head of this model
+    for at, other in zip(described(wide), described(wide + 1), strict=True):
+        (axis,) = [axis for axis in range(4) if at["shape"][axis] != other["shape"][axis]]
+        assert at["positions"] == other["positions"] == axis
