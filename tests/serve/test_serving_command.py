@@ -21,8 +21,8 @@ from maxtool.cli.app import app
 from maxtool.serve.server import listen
 from tests.serve.http_client import COMPLETIONS, JSON
 
-ROUNDS, WARM = 10_000, 1000
-GROWTH = 4 << 20  # bytes that allocators may add over so many requests
+ROUNDS, WARM = 10_000, 4000  # allocators have what they need after 3000
+GROWTH = 2 << 20  # bytes that they may add over so many requests
 
 
 @contextmanager
