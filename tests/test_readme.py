@@ -39,7 +39,7 @@ SLOW = {
 COMMON = {"--json", "--quiet", "-q", "--verbose", "-v", "--no-color", "--help", "-h"}
 MASKS = (
     (r"for [\w-]+, matrices", "for CPU, matrices"),
-    (r"[\w-]+ \(((avx|bf16|dotprod|f16c|fma|neon)\w* ?)+\)", "CPU (features)"),
+    (r"[\w-]+ \(((amx|avx|bf16|dotprod|f16c|fma|i8mm|neon)[\w-]* ?)+\)", "CPU (features)"),
     (r"^.*?, CPU \(features\)", "NAME, CPU (features)"),
     (r"(?<!\S)[+-](?=\d)", ""),
     (r"\d[\d.,]*(e[+-]?\d+)?", "#"),
