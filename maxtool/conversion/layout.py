@@ -19,10 +19,11 @@ import numpy as np
 
 from maxtool.conversion.output_tensors import TensorSource
 from maxtool.conversion.replaceable import CHECKSUMS
-from maxtool.conversion.request import Request
+from maxtool.conversion.request import SHARDED, Request
 from maxtool.conversion.writers import WRITERS
 from maxtool.errors import UsageError
 from maxtool.files import Journal, staged, staged_parts
+from maxtool.weights.formats import safetensors
 from maxtool.weights.locate import MAX_PARTS, SPLIT_COUNT, SPLIT_TENSORS
 from maxtool.weights.names import natural_key
 
@@ -106,6 +107,8 @@ def laid_out(
 ) -> Layout:
     """Lay tensors out in one file, or in as many as the request's limit asks for."""
     layout = _tensor_files(request, tensors, metadata, beside)
+    files = tuple(_in_order_of_storage(request, file) for file in layout.files)
+    layout = replace(layout, files=files)
     if not request.sha256:
         return layout
     if request.target == "hf":
@@ -113,6 +116,15 @@ def laid_out(
     name = f"{request.output.name}.sha256"
     others = layout.replaced.pattern if layout.replaced else re.escape(layout.entry)
     return replace(layout, checksums=name, replaced=re.compile(f"{others}|{re.escape(name)}"))
+
+
+def _in_order_of_storage(request: Request, file: TensorFile) -> TensorFile:
+    """The same file, its tensors as they follow each other there: it is hashed as it is written."""
+    if request.target not in SHARDED:
+        return file
+    origins = {spec.name: (spec, origin) for spec, origin in file.tensors}
+    ordered = safetensors.storage_order(spec for spec, _ in file.tensors)
+    return replace(file, tensors=tuple(origins[spec.name] for spec in ordered))
 
 
 def _tensor_files(

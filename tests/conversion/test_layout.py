@@ -15,6 +15,7 @@ from huggingface_hub.serialization import split_state_dict_into_shards_factory
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import safe_open
+from safetensors.numpy import save_file
 from typer.testing import CliRunner, Result
 
 from maxtool.cli.app import app
@@ -23,6 +24,7 @@ from maxtool.conversion import Request
 from maxtool.conversion.layout import laid_out
 from maxtool.dtype import DType
 from maxtool.errors import UsageError
+from maxtool.files import sha256
 from maxtool.weights import TensorSpec, open_checkpoint
 from maxtool.weights.names import natural_key
 
@@ -273,3 +275,18 @@ def test_a_file_named_by_itself_leaves_room_beside_it(tmp_path: Path) -> None:
         assert "overwrite the source" in result.stderr
     configuration = run(file, "-o", tmp_path / "config.json", "--to", "gguf", "--force")
     assert "overwrite the source" in configuration.stderr
+
+
+@pytest.mark.parametrize("name", ["to.safetensors", "to.npz", "to.gguf"])
+def test_checksums_of_tensors_that_are_stored_in_another_order(tmp_path: Path, name: str) -> None:
+    """Hash while it is written: wide types come first in safetensors, and layer 10 before 2."""
+    names = [f"model.layers.{layer}.{part}.weight" for layer in range(12) for part in ("a", "norm")]
+    tensors = {name: np.full((2, 3), at, "f2") for at, name in enumerate(names)}
+    save_file(tensors, tmp_path / "from.safetensors")
+    options = ["--no-recipe", "--cast", "*norm*=float32", "--sha256", "--json"]
+    done = run(tmp_path / "from.safetensors", "-o", tmp_path / name, *options)
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)["sha256"]
+    assert said
+    for file, digest in said.items():
+        assert digest == sha256(tmp_path / file)

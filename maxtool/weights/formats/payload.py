@@ -80,7 +80,8 @@ def write_file(
         arrays: As many, in the same order; only one is held at a time. ``MissingWeight`` and
             ``UnexpectedWeight`` if there are fewer or more.
         progress: What is told of the bytes written.
-        digest: What all bytes of the file are given to, in their order.
+        digest: What all bytes of the file are given to, in their order; the payloads are then to be
+            given in that order, too.
     """
     beginning, (*offsets, end) = header
     with path.open("wb") as file:
