@@ -69,7 +69,10 @@ class HubCache:
         return pointer
 
     @contextmanager
-    def held(self, digest: str) -> Iterator[None]:
-        """Keep other processes from bringing a content, by the lock that the library takes."""
-        with locked(self._locks / f"{digest}.lock"):
-            yield
+    def held(self, digest: str) -> Iterator[bool]:
+        """Keep other processes from bringing a content, by the lock that the library takes.
+
+        Yields whether they are.
+        """
+        with locked(self._locks / f"{digest}.lock") as is_held:
+            yield is_held

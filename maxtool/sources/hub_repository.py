@@ -13,6 +13,7 @@ from maxtool.sources import hub_library
 from maxtool.sources.checksum import DIGITS, GIT, Checksum
 from maxtool.sources.hub_cache import HubCache
 from maxtool.sources.hub_store import HubStore
+from maxtool.sources.locking import own_part
 from maxtool.sources.origin import Listed, Origin, Progress
 from maxtool.sources.patience import patiently
 from maxtool.sources.transfer import transfer
@@ -47,12 +48,13 @@ class HubRepository(Origin):
         listed, cache = self.listing[file], self.cache
         pointer = cache.snapshot(self.commit) / file
         digest = listed.checksum.value if listed.checksum else ""
-        if _is_whole(pointer, listed):
+        if listed.is_at(pointer):
             return pointer
-        with cache.held(digest):
-            if not _is_whole(cache.blob(digest), listed):
-                transfer(self.store, self.url(file), listed, cache.part(digest), progress)
-                cache.part(digest).replace(cache.blob(digest))
+        with cache.held(digest) as is_held:
+            if not listed.is_at(cache.blob(digest)):
+                with own_part(cache.part(digest), is_held=is_held) as part:
+                    transfer(self.store, self.url(file), listed, part, progress)
+                    part.replace(cache.blob(digest))
             return cache.link(digest, self.commit, file)
 
     def together(self, brought: Mapping[str, Path]) -> Path:  # noqa: ARG002 - of all files
@@ -145,7 +147,3 @@ def _offline(name: HubName) -> MissingFile:
     what = "HF_HUB_OFFLINE is set, and the cache has nothing of this repository"
     hint = f"unset it, or fetch the files where there is a network: {download(name.repository)}"
     return MissingFile(what, file=name.url, hint=hint)
-
-
-def _is_whole(path: Path, listed: Listed) -> bool:
-    return path.is_file() and path.stat().st_size == listed.size

@@ -37,6 +37,10 @@ class Listed(NamedTuple):
     checksum: Checksum | None = None
     version: str | None = None
 
+    def is_at(self, path: Path) -> bool:
+        """Return whether a path has a file of that size."""
+        return path.is_file() and path.stat().st_size == self.size
+
 
 class Origin(ABC):
     """A place with the files of one model or several.

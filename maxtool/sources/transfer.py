@@ -33,7 +33,7 @@ def transfer(store: Store, url: str, listed: Listed, part: Path, progress: Progr
 
     Raises:
         ChangedFile: If the file is another one by now.
-        MalformedFile: If its checksum is not the one that is listed.
+        MalformedFile: If its size or checksum is not the one that is listed.
         InputError: If it cannot be read, after several attempts.
     """
     part.parent.mkdir(parents=True, exist_ok=True)
@@ -69,6 +69,7 @@ def _attempt(store: Store, url: str, listed: Listed, part: Path, progress: Progr
                 progress(len(piece.data))
         stream.flush()
         os.fsync(stream.fileno())
+        _check_size(stream, listed.size, url)
     store.check_same(url)
     if running is not None and listed.checksum and running.hexdigest() != listed.checksum.value:
         raise _spoilt(url, running.hexdigest(), listed.checksum)
@@ -107,6 +108,14 @@ def _pieces(store: Store, url: str, start: int, size: int) -> Generator[Piece, N
             pool.shutdown(wait=False, cancel_futures=True)
             store.stop()
             raise
+
+
+def _check_size(stream: BinaryIO, size: int, url: str) -> None:
+    """Check that nothing came between, such as what another process wrote to the same part."""
+    found = os.fstat(stream.fileno()).st_size
+    if found != size:
+        what = f"what was written has {found} bytes, and the file has {size}"
+        raise MalformedFile(what, file=redacted(url), hint="nothing of it was kept: run this again")
 
 
 def _other(url: str) -> ChangedFile:

@@ -13,11 +13,11 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from maxtool.files.user_cache import user_cache
-from maxtool.sources.locking import locked
+from maxtool.sources.locking import locked, new_name
 from maxtool.sources.origin import Listed
 from maxtool.urls import identity, redacted
 
@@ -45,15 +45,15 @@ class UrlCache:
         """The place of a content of which no version is known, by its SHA-256."""
         return self._folder / "blobs" / digest
 
-    def nameless(self) -> Path:
+    def nameless(self) -> AbstractContextManager[Path]:
         """A place for a content that is on its way and has no version: of this process alone."""
-        return self._folder / "blobs" / f"{os.getpid()}.new"
+        return new_name(self._folder / "blobs")
 
     @contextmanager
-    def held(self, blob: Path) -> Iterator[None]:
-        """Keep other processes from bringing a content."""
-        with locked(self._folder / "locks" / f"{blob.name}.lock"):
-            yield
+    def held(self, blob: Path) -> Iterator[bool]:
+        """Keep other processes from bringing a content; yields whether they are."""
+        with locked(self._folder / "locks" / f"{blob.name}.lock") as is_held:
+            yield is_held
 
     def snapshot(self, brought: Mapping[str, Path]) -> Path:
         """A folder that has contents by the names of their files, and nothing else."""
@@ -67,17 +67,17 @@ class UrlCache:
 
 def _link(pointer: Path, blob: Path) -> None:
     """Put a content at a place: a link, or a copy where there are none."""
-    if pointer.is_file():
+    if pointer.is_file() and pointer.stat().st_size == blob.stat().st_size:
         return
-    pointer.parent.mkdir(parents=True, exist_ok=True)
-    pointer.unlink(missing_ok=True)
-    try:
-        pointer.symlink_to(os.path.relpath(blob, pointer.parent))
-    except OSError:
+    with new_name(pointer.parent) as path:
         try:
-            pointer.hardlink_to(blob)
+            path.symlink_to(os.path.relpath(blob, pointer.parent))
         except OSError:
-            shutil.copyfile(blob, pointer)
+            try:
+                path.hardlink_to(blob)
+            except OSError:
+                shutil.copyfile(blob, path)
+        path.replace(pointer)
 
 
 def _key(text: str) -> str:

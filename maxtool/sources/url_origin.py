@@ -16,6 +16,7 @@ from maxtool.errors import MissingFile
 from maxtool.files import sha256
 from maxtool.recipe import sentence_transformers
 from maxtool.sources.announced import announced
+from maxtool.sources.locking import own_part
 from maxtool.sources.origin import Listed, Origin, Progress
 from maxtool.sources.patience import patiently
 from maxtool.sources.selection import BESIDE, MAIN
@@ -128,23 +129,20 @@ class UrlOrigin(Origin):
         if listed.version is None:
             return self._brought_anew(file, listed, progress)
         blob = self._cache.blob(file, listed)
-        if not blob.is_file():
-            with self._cache.held(blob):
-                if not blob.is_file():
-                    part = blob.with_suffix(".incomplete")
+        if listed.is_at(blob):
+            return blob
+        with self._cache.held(blob) as is_held:
+            if not listed.is_at(blob):
+                with own_part(blob.with_suffix(".incomplete"), is_held=is_held) as part:
                     transfer(self.store, self.url(file), listed, part, progress)
                     part.replace(blob)
         return blob
 
     def _brought_anew(self, file: str, listed: Listed, progress: Progress) -> Path:
         """Bring a file of which nobody can say whether it is another one by now."""
-        part = self._cache.nameless()
-        try:
-            part.unlink(missing_ok=True)
+        with self._cache.nameless() as part:
             transfer(self.store, self.url(file), listed, part, progress)
             return part.replace(self._cache.content(sha256(part)))
-        finally:
-            part.unlink(missing_ok=True)
 
     def together(self, brought: Mapping[str, Path]) -> Path:
         """A folder of links to the files in the cache."""

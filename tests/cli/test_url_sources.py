@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import json
+import os
 import shutil
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -497,3 +501,73 @@ def test_of_a_base_model_the_configuration_is_brought(server: Server, model: Pat
     (model / "config.json").unlink()
     brought = sources.bring(name, lambda _: nullcontext(Meter()), "configuration")
     assert asked(server)
+
+
+def without_locks(*_: object) -> None:
+    raise OSError(errno.ENOSYS, "Function not implemented")
+
+
+@pytest.mark.parametrize("said", [tagged, ranges], ids=["a version", "no version"])
+def test_two_at_once_where_there_are_no_locks(
+    server: Server, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Answer
+) -> None:
+    monkeypatch.setattr("maxtool.sources.transfer.PIECE", 1 << 13)
+    monkeypatch.setattr("maxtool.sources.locking.fcntl.flock", without_locks)
+    both = threading.Barrier(2, timeout=10)
+
+    def together(handler: Handler, data: bytes, start: int, last: int) -> None:
+        if start == 0 < last and len(data) > 1 << 16:
+            both.wait()
+        said(handler, data, start, last)
+
+    def bring() -> bytes:
+        url = f"{server.url}/model/{WEIGHTS}"
+        return sources.bring(url, lambda _: nullcontext(Meter()), "file").path.read_bytes()
+
+    server.answer = together
+    with ThreadPoolExecutor(2) as pool:
+        brought = [pool.submit(bring) for _ in range(2)]
+    assert {one.result() for one in brought} == {(model / WEIGHTS).read_bytes()}
+    assert not incomplete(tmp_path)
+
+
+def test_what_another_process_writes_to_a_part_is_not_kept(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def meddled(handler: Handler, data: bytes, start: int, last: int) -> None:
+        for part in incomplete(tmp_path):
+            with part.open("ab") as stream:
+                stream.write(b"more")
+        tagged(handler, data, start, last)
+
+    monkeypatch.setattr("maxtool.sources.transfer.PIECE", 1 << 16)
+    server.answer = meddled
+    result = convert(f"{server.url}/model")
+    assert result.exit_code == 3
+    assert "bytes, and the file has" in result.stderr
+    assert not incomplete(tmp_path)
+    server.answer = tagged
+    assert convert(f"{server.url}/model").exit_code == 0
+
+
+def test_contents_of_another_size_are_brought_again(
+    server: Server, tmp_path: Path, expected: bytes
+) -> None:
+    assert convert(f"{server.url}/model").exit_code == 0
+    (blob,) = filter(is_weights, (tmp_path / "cache").rglob("blobs/*"))
+    with blob.open("ab") as stream:
+        stream.write(b"more")
+    assert convert(f"{server.url}/model").exit_code == 0
+    assert Path("out.gguf").read_bytes() == expected
+
+
+def test_what_killed_processes_left_is_removed_after_a_day(server: Server, tmp_path: Path) -> None:
+    server.answer = ranges  # tells no versions, by which parts would have names
+    assert convert(f"{server.url}/model").exit_code == 0
+    (blobs,) = (tmp_path / "cache").rglob("blobs")
+    old, young = (blobs / f"{name * 32}.maxtool.new" for name in "ab")
+    for left, age in ((old, 90_000), (young, 3000)):
+        left.write_bytes(b"part")
+        os.utime(left, (time.time() - age,) * 2)
+    assert convert(f"{server.url}/model").exit_code == 0
+    assert incomplete(tmp_path) == [young]
