@@ -85,6 +85,22 @@ def identity(url: str) -> str:
     return f"{redacted(url)}?{hashlib.sha256(urlencode(kept).encode()).hexdigest()}"
 
 
+def wrong_host(url: str) -> str | None:
+    """Return what is wrong with host and port of a web server's URL; None if nothing is."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+    except ValueError:  # whose text may have a password in it
+        return "its host is not one"
+    if not host:
+        return "it names no host"
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    return "its port is not a number from 1 to 65535" if port == 0 else None
+
+
 def file_name(url: str) -> str:
     """The last segment of the path, decoded; empty for a folder that ends in a slash."""
     try:

@@ -351,10 +351,23 @@ def test_urls_are_told_from_paths() -> None:
     assert not any(map(is_url, ("/a/b", "a.gguf", "C:\\x", "./http:/x", "c://x", "")))
 
 
-@pytest.mark.parametrize("url", ["http://[::1/x.gguf", "http://127.0.0.1:99999/x.gguf", "http:///"])
+NO_URLS = {
+    "http://[::1/x.gguf": "not a valid URL",
+    "http://[sesame]/x.gguf": "not a valid URL",
+    "http://127.0.0.1:99999/x.gguf": "its port is not a number from 1 to 65535",
+    "http://127.0.0.1:0/x.gguf": "its port is not a number from 1 to 65535",
+    "http://user:sesame:1@127.0.0.1:y/x.gguf": "its port is not a number from 1 to 65535",
+    "http:///": "it names no host",
+    "http:///m.gguf": "it names no host",
+    "http://user:sesame@/m.gguf": "it names no host",
+}
+
+
+@pytest.mark.parametrize("url", NO_URLS)
 def test_urls_that_are_none(url: str) -> None:
-    with pytest.raises((InputError, UsageError)):
+    with pytest.raises(UsageError, match=NO_URLS[url]) as caught:
         open_anywhere(url)
+    assert "sesame" not in caught.value.what
 
 
 def test_nobody_listens(folder: Path) -> None:

@@ -39,6 +39,27 @@ def test_redirects_do_not_lead_to_this_machine(folder: Path) -> None:
     assert caught.value.hint == "if that is meant, give the URL that it redirects to"
 
 
+@pytest.mark.parametrize("host", ["127%2e0.0.1", "%31%32%37.0.0.1", "x@127.0.0.1", ""])
+def test_redirects_to_hosts_in_disguise(folder: Path, host: str) -> None:
+    def inwards(handler: Handler, *_: object) -> None:
+        location = f"http://{host}:{service.server_port}{handler.path}"
+        handler.refuse(302, Location=location)
+
+    with serve(folder) as service, serve(folder, inwards) as server:
+        with pytest.raises(InputError, match="it redirects to a "):
+            open_anywhere(f"{server.url}/one.safetensors")
+        assert not service.asked
+
+
+def test_only_a_proxy_is_taken_for_one() -> None:
+    through = visit.Visit(end=0.0)
+    for protocol in ("http", "https"):
+        request = http._Request(f"{protocol}://127%2e0.0.1/x#y", {}, through)
+        assert not request.proxied
+        request.set_proxy("127.0.0.1:3128", "http")
+        assert request.proxied
+
+
 def test_redirects_may_stay_where_the_url_leads(folder: Path) -> None:
     def moved(handler: Handler, data: bytes, start: int, last: int) -> None:
         if handler.path.startswith("/two"):

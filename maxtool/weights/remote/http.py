@@ -14,8 +14,8 @@ from typing import IO, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from maxtool import __version__
-from maxtool.errors import ChangedFile, InputError, TransferFailed
-from maxtool.urls import HTTP, redacted
+from maxtool.errors import ChangedFile, InputError, TransferFailed, UsageError
+from maxtool.urls import HTTP, redacted, wrong_host
 from maxtool.weights.remote.answers import (
     OK,
     described,
@@ -107,6 +107,8 @@ class HttpStore(Store):
 
         It is read in the block, in the time that so many bytes may take.
         """
+        if wrong := wrong_host(url):
+            raise UsageError(f"not a valid URL: {wrong}", file=redacted(url))
         patience = PATIENCE + nbytes / BYTES_PER_SECOND
         visit = Visit(min(time.monotonic() + patience, self._end), self._sockets)
         known = self._described.get(url)
@@ -142,7 +144,7 @@ class _Request(urllib.request.Request):
     @property
     def proxied(self) -> bool:
         """Return whether it goes to a proxy rather than to the host of its URL."""
-        return self.host != urlsplit(self.full_url).netloc
+        return self.has_proxy() or bool(self._tunnel_host)  # type: ignore[attr-defined]
 
 
 class _Http(urllib.request.HTTPHandler):
@@ -171,10 +173,9 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         headers: Any,  # noqa: ANN401 - as the base class has it
         newurl: str,
     ) -> urllib.request.Request | None:
-        if urlsplit(newurl).scheme not in HTTP:
-            raise ValueError("it redirects to something that is not HTTP")
-        if req.type == "https" and urlsplit(newurl).scheme == "http":
-            raise ValueError("it redirects from https to http")
+        if refused := _refused_redirect(req.type, newurl):
+            fp.close()
+            raise ValueError(f"it redirects {refused}")
         followed = super().redirect_request(req, fp, code, msg, headers, newurl)
         if followed is None:
             return None
@@ -182,6 +183,20 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         if followed.host != req.host:
             followed.remove_header("Authorization")
         return _Request(followed.full_url, dict(followed.headers), req.visit)
+
+
+def _refused_redirect(protocol: str, url: str) -> str | None:
+    """Return why a redirect from one protocol to a URL is not followed; None if it is."""
+    parts = urlsplit(url)
+    if parts.scheme not in HTTP:
+        return "to something that is not HTTP"
+    if protocol == "https" and parts.scheme == "http":
+        return "from https to http"
+    if wrong := wrong_host(url):
+        return f"to a URL that is not valid: {wrong}"
+    if set(parts.netloc) & {*"%@"}:  # urllib decodes the one, and connects to what it comes to
+        return "to a host that is written with % or @"
+    return None
 
 
 def _request(
