@@ -6,7 +6,7 @@ import hashlib
 import posixpath
 import re
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from maxtool.errors import UsageError
 
@@ -22,7 +22,7 @@ SIGNATURES = frozenset(
         *("signature", "expires", "policy", "key-pair-id", "awsaccesskeyid", "googleaccessid"),
         *("sig", "se", "st", "sp", "sv", "sr", "spr", "sip", "sks", "ske", "skt", "skv"),
         *("skoid", "sktid", "saoid", "suoid", "scid"),
-        *("token", "access_token", "key", "api_key", "apikey"),
+        *("token", "access_token", "api_key", "apikey"),
     )
 )
 SIGNING = ("x-amz-", "x-goog-", "x-oss-")
@@ -112,10 +112,16 @@ def file_name(url: str) -> str:
 def beside(url: str, name: str) -> str:
     """The URL of another file in the folder of ``url``; a query is kept, as access may need it."""
     parts = urlsplit(url)
-    return urlunsplit(parts._replace(path=posixpath.join(posixpath.dirname(parts.path), name)))
+    folder = posixpath.dirname(parts.path)
+    return urlunsplit(parts._replace(path=posixpath.join(folder, _written(url, name))))
 
 
 def inside(url: str, name: str) -> str:
     """The URL of a file in the folder that ``url`` names."""
     parts = urlsplit(url)
-    return urlunsplit(parts._replace(path=posixpath.join(parts.path, name)))
+    return urlunsplit(parts._replace(path=posixpath.join(parts.path, _written(url, name))))
+
+
+def _written(url: str, name: str) -> str:
+    """The name of a file as a URL has it: web servers decode it, and other stores do not."""
+    return quote(name) if scheme(url) in HTTP else name

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from maxtool.errors import MissingFile
 from maxtool.files import sha256
@@ -24,7 +24,7 @@ from maxtool.sources.transfer import transfer
 from maxtool.sources.url_cache import UrlCache
 from maxtool.urls import HTTP, file_name, inside, redacted, scheme
 from maxtool.weights import hub
-from maxtool.weights.names import stays_inside
+from maxtool.weights.names import check_file_name, stays_inside
 from maxtool.weights.remote.filesystem import FilesystemStore
 from maxtool.weights.remote.http import HttpStore
 from maxtool.weights.remote.store import Store
@@ -90,7 +90,7 @@ class UrlOrigin(Origin):
         """The URL of a file; that of the file which was named is as it was given."""
         if file == self.asked:
             return self._given
-        return inside(self._folder, quote(file) if scheme(self._folder) in HTTP else file)
+        return inside(self._folder, file)
 
     def _look_all(self, files: Sequence[str]) -> list[MissingFile]:
         """Ask for files side by side; return why some cannot be had."""
@@ -112,6 +112,7 @@ class UrlOrigin(Origin):
 
     def _look(self, file: str) -> None:
         """List a file, as its server describes it."""
+        check_file_name(file, self.name)
         url, begun = self.url(file), bool(self._brought)
         told = patiently(lambda: self.store.describe(url), Event(), where_asked=not begun)
         if told.headers.get("content-type", "").startswith("text/html"):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from maxtool.errors import MalformedFile
+from maxtool.errors import MalformedFile, UsageError
 
 _DIGITS = re.compile(r"\d+")
 # Near misses are searched among this many names at most; the search compares with each of them.
@@ -18,6 +18,8 @@ MAX_DIGITS = 18
 # The tensors of one file; the largest published model has 140000 in 62 files.
 MAX_NAMES = 1 << 17
 MAX_NAMES_CHARACTERS = 1 << 24
+# Of Linux (NAME_MAX of limits.h) and macOS.
+MAX_FILE_NAME_BYTES = 255
 
 # Numbers of a name that are ordered as numbers; a key may not become much longer than its name.
 MAX_NUMBERS = 8
@@ -74,6 +76,19 @@ def stays_inside(name: str) -> bool:
         return False
     parts = name.split("/")
     return ".." not in parts and any(part not in ("", ".") for part in parts)
+
+
+def check_file_name(name: str, url: str) -> None:
+    """Check that a file behind a URL can have its name here; ``UsageError`` says why not."""
+    longest = max(len(part.encode(errors="replace")) for part in name.split("/"))
+    if longest > MAX_FILE_NAME_BYTES:
+        what = f"a file's name of {longest} bytes; here it has {MAX_FILE_NAME_BYTES} at most"
+        raise UsageError(what, file=url, hint="give it a shorter name on the server")
+    if not name:
+        what = "the URL is a folder's, and that of a file is needed"
+        raise UsageError(what, file=url, hint="name a file in it")
+    if not (stays_inside(name) and is_utf8(name)):
+        raise UsageError(f"{name!r} is not a file's name", file=url)
 
 
 class UniqueNames:

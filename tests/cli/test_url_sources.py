@@ -571,3 +571,44 @@ def test_what_killed_processes_left_is_removed_after_a_day(server: Server, tmp_p
         os.utime(left, (time.time() - age,) * 2)
     assert convert(f"{server.url}/model").exit_code == 0
     assert incomplete(tmp_path) == [young]
+
+
+NO_NAMES = {
+    "a%00.safetensors": "is not a file's name",
+    "..": "is not a file's name",
+    "": "the URL is a folder's",
+    f"{'a' * 300}.safetensors": "a file's name of 312 bytes; here it has 255 at most",
+}
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
+def test_names_that_files_cannot_have_here(server: Server, tmp_path: Path, name: str) -> None:
+    url = f"{server.url}/model/x/{name}"
+    results = [convert(str(MODEL), "--quantize", "Q8_0", "--imatrix", url)]
+    if name.endswith(WEIGHTS[-12:]):
+        results += [convert(url), run("inspect-weights", url)]
+    for result in results:
+        assert result.exit_code == 2, result.output
+        assert NO_NAMES[name] in result.stderr
+    assert not server.asked
+    assert not (tmp_path / "cache").exists()
+
+
+def test_shards_whose_names_a_url_writes_otherwise(server: Server, model: Path) -> None:
+    odd = "a b#c?d%41.safetensors"
+    names = open_checkpoint(model / WEIGHTS).tensors
+    (model / WEIGHTS).rename(model / odd)
+    index = {"weight_map": dict.fromkeys(names, odd)}
+    (model / f"{WEIGHTS}.index.json").write_text(json.dumps(index))
+    assert convert(f"{server.url}/model").exit_code == 0
+    inspected = run("inspect-weights", f"{server.url}/model", "--json")
+    assert inspected.exit_code == 0, inspected.output
+
+
+def test_shards_whose_names_are_too_long(server: Server, model: Path, tmp_path: Path) -> None:
+    index = {"weight_map": {"a": f"{'é' * 150}.safetensors"}}
+    (model / f"{WEIGHTS}.index.json").write_text(json.dumps(index))
+    for result in (convert(f"{server.url}/model"), run("inspect-weights", f"{server.url}/model")):
+        assert result.exit_code == 2
+        assert "a file's name of 312 bytes" in result.stderr
+    assert not incomplete(tmp_path)

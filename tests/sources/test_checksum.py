@@ -81,5 +81,6 @@ def test_who_asks_makes_no_other_file() -> None:
     assert plain == identity("s3://key:secret@bucket/x?X-Amz-Signature=1#a") == "s3://bucket/x"
     other = identity("https://host/x?file=1&sig=2")
     assert other == identity("https://host/x?file=1&sig=3")
+    assert identity("https://host/x?key=1") != identity("https://host/x?key=2"), "of an object"
     assert len({plain, other, identity("https://host/x"), identity("https://host/x?file=2")}) == 4
     assert "file" not in other

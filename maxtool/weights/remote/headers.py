@@ -12,12 +12,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from maxtool.errors import InputError, MalformedFile, MaxtoolError, MissingFile, UsageError
+from maxtool.errors import InputError, MalformedFile, MaxtoolError, MissingFile
 from maxtool.urls import HTTP, beside, file_name, inside, redacted, scheme
 from maxtool.weights import locate
 from maxtool.weights.cursor import Cursor
 from maxtool.weights.formats import HEADERS, Format, gguf
-from maxtool.weights.names import stays_inside
+from maxtool.weights.names import check_file_name
 from maxtool.weights.remote.filesystem import FilesystemStore
 from maxtool.weights.remote.http import HttpStore
 from maxtool.weights.remote.store import Store
@@ -104,6 +104,7 @@ class _Copier:
     def file(self, url: str) -> Path:
         """One file and whatever belongs to it: its shards or parts, its config.json."""
         name = file_name(url)
+        check_file_name(name, redacted(url))
         if name.endswith(".json"):
             copy = self._whole(url, name)
             self._headers({shard: beside(url, shard) for shard in locate.named_shards(copy)})
@@ -129,6 +130,7 @@ class _Copier:
                 raise
 
     def _header(self, name: str, url: str) -> None:
+        check_file_name(name, redacted(url))
         first, total, _ = self.store.read(url, 0, FIRST_BYTES)
         copy = self._sparse(name, url, total)
         if not total:
@@ -152,16 +154,14 @@ class _Copier:
 
     def _sparse(self, name: str, url: str, size: int) -> Path:
         """An empty copy of a file's size."""
-        if not stays_inside(name):
-            raise UsageError(f"{name!r} is not a file's name", file=redacted(url))
         copy = self.folder / name
-        try:
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            with copy.open("wb") as stream:
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        with copy.open("wb") as stream:
+            try:
                 stream.truncate(size)
-        except (OSError, ValueError, OverflowError):
-            what = f"the server says it has {size} bytes, more than any file can have here"
-            raise InputError(what, file=redacted(url)) from None
+            except (OSError, ValueError, OverflowError):
+                what = f"the server says it has {size} bytes, more than any file can have here"
+                raise InputError(what, file=redacted(url)) from None
         self.urls[copy], self.sizes[copy] = url, size
         return copy
 
