@@ -13,6 +13,8 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from email.utils import formatdate
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -612,3 +614,70 @@ def test_shards_whose_names_are_too_long(server: Server, model: Path, tmp_path: 
         assert result.exit_code == 2
         assert "a file's name of 312 bytes" in result.stderr
     assert not incomplete(tmp_path)
+
+
+def dated(
+    handler: Handler, data: bytes, start: int, last: int, modified: float = 1e9, tag: str = ""
+) -> None:
+    """Answer with a time, in seconds since 1970."""
+    more = {"Last-Modified": formatdate(modified, usegmt=True)} | ({"ETag": tag} if tag else {})
+    span = f"bytes {start}-{last}/{len(data)}"
+    handler.send(206, data[start : last + 1], Content_Range=span, **more)
+
+
+@pytest.mark.parametrize("tag", ["", 'W/"1"'])
+@pytest.mark.parametrize("age", [-100, 0, 70])
+def test_a_time_is_a_version_once_it_is_past(
+    server: Server, expected: bytes, age: int, tag: str
+) -> None:
+    modified = time.time() - age
+    server.answer = partial(dated, modified=modified, tag=tag)
+    brought = []
+    for _ in range(2):
+        server.asked.clear()
+        result = convert(f"{server.url}/model")
+        assert result.exit_code == 0, result.output
+        brought.append(bool(asked(server)))
+    assert brought == [True, age < 60]
+    assert Path("out.gguf").read_bytes() == expected
+    assert age >= 60 or not any("If-Range" in headers for _, headers in server.asked)
+
+
+def test_a_file_with_a_recent_time_that_is_replaced_midway(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("maxtool.sources.transfer.PIECE", 1 << 16)
+    now = time.time()
+
+    def replaced(handler: Handler, data: bytes, start: int, last: int) -> None:
+        dated(handler, data, start, last, now + bool(start))
+
+    server.answer = replaced
+    result = convert(f"{server.url}/model")
+    assert result.exit_code == 3
+    assert "was replaced while it was read" in result.stderr
+
+
+def test_a_part_need_not_repeat_what_it_is_of(server: Server, expected: bytes) -> None:
+    """RFC 9110, section 15.3.7: nothing that the request had in If-Range."""
+
+    def terse(handler: Handler, data: bytes, start: int, last: int) -> None:
+        if "If-Range" in handler.headers:
+            ranges(handler, data, start, last)
+        else:
+            dated(handler, data, start, last)
+
+    server.answer = terse
+    result = convert(f"{server.url}/model")
+    assert result.exit_code == 0, result.output
+    assert Path("out.gguf").read_bytes() == expected
+    assert asked(server)
+
+
+def test_a_part_may_repeat_another_header(server: Server, expected: bytes) -> None:
+    def other(handler: Handler, data: bytes, start: int, last: int) -> None:
+        dated(handler, data, start, last, tag="" if "If-Range" in handler.headers else '"1"')
+
+    server.answer = other
+    assert convert(f"{server.url}/model").exit_code == 0
+    assert Path("out.gguf").read_bytes() == expected

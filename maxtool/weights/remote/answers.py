@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import re
 import urllib.error
+from datetime import UTC
+from email.utils import parsedate_to_datetime
 from typing import Any, Protocol
 
 from maxtool.errors import InputError, MissingFile, TransferFailed
@@ -20,6 +22,8 @@ REFUSED = {
     404: "the server has no such file",
     410: "the server has no such file any more",
 }
+TAG, MODIFIED = "etag", "last-modified"
+SETTLED = 60.0  # seconds after which a file that was changed is not likely to change once more
 DOWNLOAD = "download the file and inspect it here"
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 _EMPTY = re.compile(r"bytes \*/(\d{1,18})")
@@ -43,7 +47,7 @@ def received(answer: http.client.HTTPResponse, start: int, count: int, url: str)
     if len(data) < expected:
         what = f"the server announced {expected} bytes and sent {len(data)}"
         raise TransferFailed(what, file=redacted(url))
-    return Piece(data, total, version_of(answer.headers))
+    return Piece(data, total)
 
 
 def expected_bytes(
@@ -63,9 +67,42 @@ def expected_bytes(
 
 
 def version_of(headers: Headers) -> str | None:
-    """Return what tells a file from a later one under its URL; weak tags do not."""
-    tag = headers.get("ETag", "")
-    return (tag if not tag.startswith("W/") else "") or headers.get("Last-Modified", "") or None
+    """Return what tells a file from a later one under its URL, if anything does.
+
+    Weak tags do not, and neither does a time that is not long past: the file may change again
+    within the same second (RFC 9110, section 8.8.2.2).
+    """
+    name, validator = _validator(headers)
+    if name == MODIFIED:
+        changed, sent = _seconds(validator), _seconds(headers.get("date", ""))
+        if changed is None or sent is None or sent - changed < SETTLED:
+            return None
+    return validator or None
+
+
+def is_same(headers: Headers, known: Described, *, is_part: bool) -> bool:
+    """Return whether an answer may be of the file that was described.
+
+    A part, which ``If-Range`` asks for, need not say what it is of (RFC 9110, section 15.3.7).
+    """
+    name, before = _validator(known.headers)
+    now = headers.get(name, "")
+    return not before or now == before or (is_part and not now)
+
+
+def _validator(headers: Headers) -> tuple[str, str]:
+    """The header by which two answers are told apart, and its value, which may be empty."""
+    tag = headers.get(TAG, "")
+    return (MODIFIED, headers.get(MODIFIED, "")) if tag[:2] in ("", "W/") else (TAG, tag)
+
+
+def _seconds(date: str) -> float | None:
+    """A date of a header in seconds; None if it is not one."""
+    try:
+        parsed = parsedate_to_datetime(date)
+        return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
 
 
 def _extent(status: int, headers: Headers, count: int, url: str) -> tuple[int, int, int]:

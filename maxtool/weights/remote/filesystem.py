@@ -107,7 +107,7 @@ class FilesystemStore(Store):
         if len(data) != max(end - start, 0):
             what = f"asked for bytes {start} to {end - 1} of {known.size}, {len(data)} came"
             raise InputError(what, file=redacted(url))
-        return Piece(data, known.size, known.version)
+        return Piece(data, known.size)
 
     @contextmanager
     def _filesystem(self, url: str) -> Iterator[tuple[Any, str]]:

@@ -131,7 +131,7 @@ class _Copier:
 
     def _header(self, name: str, url: str) -> None:
         check_file_name(name, redacted(url))
-        first, total, _ = self.store.read(url, 0, FIRST_BYTES)
+        first, total = self.store.read(url, 0, FIRST_BYTES)
         copy = self._sparse(name, url, total)
         if not total:
             return
@@ -142,7 +142,7 @@ class _Copier:
 
     def _whole(self, url: str, name: str) -> Path:
         """A small file, all of it."""
-        first, total, _ = self.store.read(url, 0, FIRST_BYTES)
+        first, total = self.store.read(url, 0, FIRST_BYTES)
         if total > MAX_JSON_BYTES:
             what = f"{total} bytes of JSON; at most {MAX_JSON_BYTES} are fetched"
             raise MalformedFile(what, file=redacted(url))

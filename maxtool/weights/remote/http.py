@@ -18,12 +18,13 @@ from maxtool.errors import ChangedFile, InputError, TransferFailed, UsageError
 from maxtool.urls import HTTP, redacted, wrong_host
 from maxtool.weights.remote.answers import (
     OK,
+    PARTIAL,
     described,
     empty_size,
+    is_same,
     reason_for,
     received,
     refuse,
-    version_of,
 )
 from maxtool.weights.remote.store import Described, Piece, Store
 from maxtool.weights.remote.visit import (
@@ -83,10 +84,10 @@ class HttpStore(Store):
         known = self._described[url]
         done = 0
         with self._asked(url, 0, None, known.size) as answer:
-            self._check_version(answer, url)
+            self._check_same(answer, url)
             while data := answer.read(STREAMED):
                 done += len(data)
-                yield Piece(data, known.size, known.version)
+                yield Piece(data, known.size)
         if done != known.size:
             what = f"the server announced {known.size} bytes and sent {done}"
             raise TransferFailed(what, file=redacted(url))
@@ -95,8 +96,7 @@ class HttpStore(Store):
         with self._asked(url, start, count, count) as answer:
             if isinstance(answer, urllib.error.HTTPError):
                 return Piece(b"", empty_size(answer))
-            if answer.status == OK:
-                self._check_version(answer, url)
+            self._check_same(answer, url)
             return received(answer, start, count, url)
 
     @contextmanager
@@ -126,10 +126,11 @@ class HttpStore(Store):
             kind = InputError if isinstance(error, ValueError) else TransferFailed
             raise kind(f"cannot be read: {reason}", file=redacted(url), hint=hint) from None
 
-    def _check_version(self, answer: http.client.HTTPResponse | Any, url: str) -> None:  # noqa: ANN401
-        """Check that all of a file, where it comes, is of the version that was described."""
+    def _check_same(self, answer: http.client.HTTPResponse | Any, url: str) -> None:  # noqa: ANN401
+        """Check that what comes is of the file that was described, if it was."""
         known = self._described.get(url)
-        if known is not None and version_of(answer.headers) != known.version:
+        is_part = answer.status == PARTIAL
+        if known is not None and not is_same(answer.headers, known, is_part=is_part):
             what, hint = "the file was replaced while it was read", "run this again"
             raise ChangedFile(what, file=redacted(url), hint=hint)
 

@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 
 class Piece(NamedTuple):
-    """Bytes of a file, the size of all of it, and what tells it from later ones, if known."""
+    """Bytes of a file, and the size of all of it."""
 
     data: bytes
     total: int
-    version: str | None = None
 
 
 class Described(NamedTuple):
@@ -50,8 +49,9 @@ class Store(ABC):
     def read(self, url: str, start: int, count: int) -> Piece:
         """Read ``count`` bytes from ``start`` on, fewer only where the file ends.
 
-        ``MissingFile`` is also a file that may not be read, ``InputError`` an answer that is not
-        what was asked for, and ``TransferFailed`` one that may be right another time.
+        ``MissingFile`` is also a file that may not be read, ``ChangedFile`` one that is not what
+        was described, ``InputError`` an answer that is not what was asked for, and
+        ``TransferFailed`` one that may be right another time.
         """
         piece = self._read(url, start, count)
         with self._lock:
