@@ -92,6 +92,10 @@ class MissingFile(InputError):
     """An input file is not there, or cannot be opened."""
 
 
+class AccessRefused(MissingFile):
+    """An input file may be there, and whoever has it does not give it."""
+
+
 class MalformedFile(InputError):
     """The bytes of an input file are not what its format demands."""
 

@@ -107,6 +107,8 @@ def source(
     if output is not None and sources.local(text) is None:
         check_output(output, force=force)
     brought = sources.bring(text, out.progress, needed)
+    for warning in brought.warnings:
+        out.warn(warning)
     if brought.commit is not None:
         out.note(f"{brought.name}: commit {brought.commit}")
     return brought
@@ -132,6 +134,8 @@ def with_source(
         try:
             with sources.outlined(text, out.progress) as outline:
                 if outline is not None:
+                    for warning in outline.warnings:
+                        out.warn(warning)
                     return work(outline)
         except PayloadNeeded:
             out.note("the plan depends on values of tensors: the files are brought")

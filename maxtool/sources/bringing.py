@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,12 +29,20 @@ class Source:
         name: What is printed of it: its path, or the name that it was brought from.
         commit: The commit of the repository that it was brought from.
         record: What an output says of where it came from; nothing of a path, which means little.
+        warnings: What may be amiss with what was found there.
     """
 
     path: Path
     name: str
     commit: str | None = None
     record: Mapping[str, object] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+
+
+def brought_from(origin: Origin, path: Path) -> Source:
+    """The source that was brought from a place and is opened by a path."""
+    name = str(origin.record["name"])
+    return Source(path, name, origin.commit, origin.record, tuple(origin.warnings))
 
 
 def bring(text: str, progress: ShownProgress, needed: Needed = "model") -> Source:
@@ -58,7 +66,7 @@ def bring(text: str, progress: ShownProgress, needed: Needed = "model") -> Sourc
     with progress("looking up") as meter:
         origin = origin_of(text, is_file=needed == "file")
         path = WAYS[needed](origin, meter)
-        return Source(path, str(origin.record["name"]), origin.commit, origin.record)
+        return brought_from(origin, path)
 
 
 def _one(origin: Origin, progress: Progress) -> Path:

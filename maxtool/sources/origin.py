@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -51,6 +51,7 @@ class Origin(ABC):
         commit: The commit of its files, for repositories.
         listing: What it has, by paths in it.
         store: What reads its files by their URLs; None where they are on this machine.
+        warnings: What may be amiss with what was found.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Origin(ABC):
     commit: str | None = None
     listing: Mapping[str, Listed]
     store: Store | None = None
+    warnings: Sequence[str] = ()
 
     @abstractmethod
     def bring(self, file: str, progress: Progress) -> Path:

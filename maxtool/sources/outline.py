@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from maxtool.sources import selection
-from maxtool.sources.bringing import ShownProgress, Source
+from maxtool.sources.bringing import ShownProgress, Source, brought_from
 from maxtool.sources.naming import hub_name, local, origin_of
 from maxtool.urls import HTTP, redacted, scheme
 from maxtool.weights.header_copies import header_copies
@@ -50,7 +50,7 @@ def outlined(text: str, progress: ShownProgress) -> Iterator[Source | None]:
         stack.enter_context(original_named(originals))
         stack.enter_context(header_copies(headers))
         path = fetched.path if chosen.is_named else folder
-        yield Source(path, str(origin.record["name"]), origin.commit, origin.record)
+        yield brought_from(origin, path)
 
 
 def open_named(text: str) -> OpenedCheckpoint:

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Event
 from urllib.parse import urlsplit, urlunsplit
 
-from maxtool.errors import MissingFile
+from maxtool.errors import AccessRefused, MissingFile
 from maxtool.files import sha256
 from maxtool.recipe import sentence_transformers
 from maxtool.sources.announced import announced
@@ -29,7 +29,6 @@ from maxtool.weights.remote.filesystem import FilesystemStore
 from maxtool.weights.remote.http import HttpStore
 from maxtool.weights.remote.store import Store
 
-NOT_THERE = "HTTP 404"
 AT_ONCE = 8  # requests side by side
 # What may lie beside a file with weights.
 AROUND = (*BESIDE, f"{sentence_transformers.POOLING_FOLDER}/config.json")
@@ -49,6 +48,7 @@ class UrlOrigin(Origin):
 
     store: Store
     listing: dict[str, Listed]
+    warnings: list[str]
 
     def __init__(self, url: str, *, is_file: bool = False) -> None:
         name, parts = file_name(url), urlsplit(url)
@@ -56,6 +56,7 @@ class UrlOrigin(Origin):
         folder = parts.path.rpartition("/")[0] if is_file else parts.path.rstrip("/")
         self.name, self.asked, self.listing = redacted(url), name if is_file else "", {}
         self.store = HttpStore(math.inf) if scheme(url) in HTTP else FilesystemStore()
+        self.warnings = []
         # With what gives access: they are asked for, and neither printed nor recorded.
         self._given, self._folder = url, urlunsplit(parts._replace(path=folder))
         self._cache = UrlCache(self._folder)
@@ -67,7 +68,7 @@ class UrlOrigin(Origin):
     def look_around(self) -> None:
         """List what may belong to a model; ``MissingFile`` if nothing is there."""
         if self.asked:
-            self._look_all(() if self.asked.endswith(".gguf") else AROUND)
+            self._warn(self._look_all(() if self.asked.endswith(".gguf") else AROUND))
             return
         listed = self.store.listed(self._folder)
         if listed is not None:
@@ -76,15 +77,20 @@ class UrlOrigin(Origin):
             return
         problems = self._look_all((*MAIN, *AROUND))
         if not self.listing.keys() & {*MAIN}:
-            telling = [error for error in problems if NOT_THERE not in error.what] or problems
+            errors = list(problems.values())
+            telling = [one for one in errors if isinstance(one, AccessRefused)] or errors
             repository = hub.behind(self.name)
             hint = f"asked for: {', '.join(MAIN)}; name another file by its own URL"
             hint = f"name it {hub.SCHEME}{repository}" if repository else hint
             raise MissingFile(telling[0].what, file=self.name, hint=hint)
+        self._warn(problems)
 
     def look_for(self, files: Iterable[str]) -> None:
         """Ask for these files too."""
-        self._look_all([file for file in files if file not in self.listing])
+        problems = self._look_all([file for file in files if file not in self.listing])
+        for refused in problems.values():
+            if isinstance(refused, AccessRefused):
+                raise refused
 
     def url(self, file: str) -> str:
         """The URL of a file; that of the file which was named is as it was given."""
@@ -92,7 +98,22 @@ class UrlOrigin(Origin):
             return self._given
         return inside(self._folder, file)
 
-    def _look_all(self, files: Sequence[str]) -> list[MissingFile]:
+    def _warn(self, problems: Mapping[str, MissingFile]) -> None:
+        """Warn of files that were not given: they are not known to be absent.
+
+        It is no error, as S3 tells who may not list a bucket of absent files that access to them is
+        refused, and the signature of one file is not that of those beside it.
+        """
+        refused: dict[str, list[str]] = {}
+        for file, error in problems.items():
+            if isinstance(error, AccessRefused):
+                refused.setdefault(error.what, []).append(file)
+        self.warnings += [
+            f"taken for absent in {redacted(self._folder)}: {', '.join(files)} ({what})"
+            for what, files in refused.items()
+        ]
+
+    def _look_all(self, files: Sequence[str]) -> dict[str, MissingFile]:
         """Ask for files side by side; return why some cannot be had."""
 
         def look(file: str) -> MissingFile | None:
@@ -104,7 +125,8 @@ class UrlOrigin(Origin):
 
         with ThreadPoolExecutor(AT_ONCE) as pool:
             try:
-                return [error for error in pool.map(look, files) if error is not None]
+                found = zip(files, pool.map(look, files), strict=True)
+                return {file: error for file, error in found if error is not None}
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 self.store.stop()
@@ -117,7 +139,7 @@ class UrlOrigin(Origin):
         told = patiently(lambda: self.store.describe(url), Event(), where_asked=not begun)
         if told.headers.get("content-type", "").startswith("text/html"):
             what = "the server sends a page of HTML, perhaps to log in, and not the file"
-            raise MissingFile(what, file=redacted(url))
+            raise AccessRefused(what, file=redacted(url))
         checksum = announced(told.headers, told.first, told.size)
         self.listing[file] = Listed(told.size, checksum, told.version)
         self._described.add(file)

@@ -681,3 +681,49 @@ def test_a_part_may_repeat_another_header(server: Server, expected: bytes) -> No
     server.answer = other
     assert convert(f"{server.url}/model").exit_code == 0
     assert Path("out.gguf").read_bytes() == expected
+
+
+@pytest.mark.parametrize("path", ["model", f"model/{WEIGHTS}?X-Amz-Signature=sesame"])
+@pytest.mark.parametrize("code", [401, 403, 0])
+def test_files_that_are_refused_are_told(server: Server, model: Path, code: int, path: str) -> None:
+    (model / "generation_config.json").write_text("{}")
+
+    def refusing(handler: Handler, data: bytes, start: int, last: int) -> None:
+        if not handler.path.partition("?")[0].endswith("/generation_config.json"):
+            tagged(handler, data, start, last)
+        elif code:
+            handler.refuse(code)
+        else:
+            page(handler)
+
+    server.answer = refusing
+    for more in ((), ("--dry-run",)):
+        result = convert(f"{server.url}/{path}", *more)
+        assert result.exit_code == 0, result.output
+        told = " ".join(result.stderr.split())
+        start = f"warning: taken for absent in {server.url}/model: generation_config.json ("
+        assert (f"HTTP {code}" if code else "a page of HTML") in told.partition(start)[2]
+        assert told.count("taken for absent") == 1
+
+
+def test_files_that_are_absent_are_not_told(server: Server) -> None:
+    assert "taken for absent" not in convert(f"{server.url}/model").stderr
+
+
+def test_a_shard_that_is_refused_is_an_error(server: Server, model: Path) -> None:
+    names = open_checkpoint(model / WEIGHTS).tensors
+    (model / WEIGHTS).rename(model / "x.safetensors")
+    index = {"weight_map": dict.fromkeys(names, "x.safetensors")}
+    (model / f"{WEIGHTS}.index.json").write_text(json.dumps(index))
+
+    def refusing(handler: Handler, data: bytes, start: int, last: int) -> None:
+        if handler.path.endswith("x.safetensors"):
+            handler.refuse(403)
+        else:
+            tagged(handler, data, start, last)
+
+    server.answer = refusing
+    result = convert(f"{server.url}/model")
+    assert result.exit_code == 3
+    assert "the server refuses access (HTTP 403)" in result.stderr
+    assert f"{server.url}/model/x.safetensors" in result.stderr

@@ -9,19 +9,18 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any, Protocol
 
-from maxtool.errors import InputError, MissingFile, TransferFailed
+from maxtool.errors import AccessRefused, InputError, MissingFile, TransferFailed
 from maxtool.urls import redacted
 from maxtool.weights.remote.store import Described, Piece
 from maxtool.weights.remote.visit import TIMEOUT, PrivateAddress, TooSlow
 
 OK, PARTIAL, NOT_SATISFIABLE = 200, 206, 416
 TRY_LATER = (408, 429, 500, 502, 503, 504)
-REFUSED = {
-    401: "the server asks for credentials",
-    403: "the server refuses access",
+ABSENT = {
     404: "the server has no such file",
     410: "the server has no such file any more",
 }
+REFUSED = {401: "the server asks for credentials", 403: "the server refuses access"}
 TAG, MODIFIED = "etag", "last-modified"
 SETTLED = 60.0  # seconds after which a file that was changed is not likely to change once more
 DOWNLOAD = "download the file and inspect it here"
@@ -148,8 +147,10 @@ def refuse(error: urllib.error.HTTPError, url: str) -> None:
     """Raise what a status means, unless it is that the file ends before the range."""
     if error.code == NOT_SATISFIABLE and _EMPTY.fullmatch(error.headers.get("Content-Range", "")):
         return
+    if error.code in ABSENT:
+        raise MissingFile(f"{ABSENT[error.code]} (HTTP {error.code})", file=redacted(url))
     if error.code in REFUSED:
-        raise MissingFile(f"{REFUSED[error.code]} (HTTP {error.code})", file=redacted(url))
+        raise AccessRefused(f"{REFUSED[error.code]} (HTTP {error.code})", file=redacted(url))
     what = f"the server answers HTTP {error.code}"
     if error.code not in TRY_LATER:
         raise InputError(what, file=redacted(url))

@@ -11,6 +11,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from maxtool.errors import (
+    AccessRefused,
     ChangedFile,
     InputError,
     MachineLacks,
@@ -72,7 +73,7 @@ class FilesystemStore(Store):
         try:
             with self._filesystem(url) as (system, path):
                 found = system.find(path, maxdepth=2, detail=True)
-        except MissingFile as error:
+        except AccessRefused as error:
             if error.what == REFUSED:
                 return None
             raise
@@ -121,14 +122,14 @@ class FilesystemStore(Store):
         except FileNotFoundError:
             raise MissingFile("no such file", file=redacted(url)) from None
         except PermissionError:
-            raise MissingFile(REFUSED, file=redacted(url)) from None
+            raise AccessRefused(REFUSED, file=redacted(url)) from None
         except ImportError as error:
             raise _lacking(url, error) from None
         except Exception as error:  # every filesystem has errors of its own, with secrets in them
             kind = type(error).__name__
             if NO_CREDENTIALS.fullmatch(kind):
                 what, hint = f"no credentials were found for {scheme(url)}://: {kind}", SETTINGS
-                raise MissingFile(what, file=redacted(url), hint=hint) from None
+                raise AccessRefused(what, file=redacted(url), hint=hint) from None
             raise TransferFailed(f"cannot be read: {kind}", file=redacted(url)) from None
 
 
