@@ -203,7 +203,8 @@ def test_a_kill_in_the_middle(folder: Path) -> None:
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
-    time.sleep(2.0)
+    while process.poll() is None and not any((folder / "out").glob(".compiled.*")):
+        time.sleep(0.01)  # until something is made
     process.send_signal(signal.SIGINT)
     assert "goes on from there" in process.communicate()[1]
     assert process.returncode == 130
