@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from types import TracebackType
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import numpy as np
 
@@ -76,14 +76,15 @@ def in_order(calls: Iterable[Callable[[], Result] | None], threads: int) -> Gene
     """Make calls on ``threads`` threads, and yield what they return in their order.
 
     As many more are made ahead, and ``calls`` is iterated by the thread that asks for results.
-    Where it gives None, it goes on once all results before that have been taken. What a call
-    raises is raised in its place. Close the iterator to end the threads before it is exhausted.
+    Where it gives None, it goes on once all results before that have been taken. What a call, or
+    ``calls``, raises is raised in its place: of several errors the first is told, whatever the
+    number of threads. Close the iterator to end the threads before it is exhausted.
     """
     _keep_freed_memory()
     waiting: deque[Future[Result]] = deque()
     pool = ThreadPoolExecutor(threads, initializer=_begin_work)
     try:
-        for call in calls:
+        for call in _failing_in_place(calls):
             while waiting and (call is None or len(waiting) >= 2 * threads):
                 yield waiting.popleft().result()
             if call is not None:
@@ -92,6 +93,20 @@ def in_order(calls: Iterable[Callable[[], Result] | None], threads: int) -> Gene
             yield waiting.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _failing_in_place(
+    calls: Iterable[Callable[[], Result] | None],
+) -> Iterator[Callable[[], Result] | None]:
+    """The same calls; where getting the next one fails, a call that raises that."""
+    try:
+        yield from calls
+    except Exception as error:
+        yield partial(_fail, error)
+
+
+def _fail(error: Exception) -> NoReturn:
+    raise error
 
 
 def _begin_work() -> None:

@@ -96,6 +96,22 @@ def test_an_error_comes_in_its_place_and_ends_the_threads() -> None:
     assert not [t for t in threading.enumerate() if t.name.startswith("ThreadPool")]
 
 
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_of_several_errors_the_first_is_told(threads: int) -> None:
+    """Also where the calls themselves end with one, which is met early."""
+
+    def calls() -> Iterator[Callable[[], float]]:
+        yield lambda: 1.0
+        yield lambda: 1 / 0
+        yield lambda: 2.0
+        raise OSError("there are no more")
+
+    results = in_order(calls(), threads)
+    assert next(results) == 1
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+
+
 def test_results_that_nobody_takes_end_the_threads() -> None:
     results = in_order((partial(int, number) for number in range(100)), 3)
     next(results)

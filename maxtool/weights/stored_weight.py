@@ -78,7 +78,7 @@ class StoredWeight:
 
     def slices(self, index: int | Rows) -> WeightData:
         """The weight's slices along its first dimension; ``IndexError`` if there are fewer."""
-        numbers, inner = np.asarray(index), self._info.stored_shape[1:]
+        numbers, inner = np.asarray(index).astype(np.intp), self._info.stored_shape[1:]
         if numbers.size and not 0 <= numbers.min() <= numbers.max() < self.shape[0]:
             raise IndexError(f"{self.name} has {self.shape[0]} slices")
         width = math.prod(inner)

@@ -31,6 +31,10 @@ def config(form: str = "pack-quantized", **weights: Any) -> dict[str, Any]:
     return {"quant_method": "compressed-tensors", "format": form} | groups
 
 
+def targeting(targets: Any) -> dict[str, Any]:
+    return config() | {"config_groups": {"a": {"targets": targets, "weights": WEIGHTS}}}
+
+
 def saved(folder: Path, tensors: dict[str, Array], said: dict[str, Any]) -> Checkpoint:
     named = {f"a.{name}": array for name, array in tensors.items()}
     save_file(named, folder / "model.safetensors")
@@ -206,6 +210,8 @@ def test_groups_that_are_not_stated(tmp_path: Path, tensors: dict[str, Array]) -
         (config(strategy="block"), r"strategy = 'block' \(supported: tensor, channel, group\)"),
         (config() | {"config_groups": {"a": None}}, "a group of config_groups has no weights"),
         (config() | {"config_groups": 3}, "config_groups is not a table"),
+        (targeting(5), "targets = 5 is not a list of texts"),
+        (targeting(["Linear", {}]), "is not a list of texts"),
         (config() | {"sparsity_config": {"format": "sparse-24-bitmask"}}, "sparsity_config.format"),
         (config() | {"transform_config": {"config_groups": {"a": 1}}}, "weights are rotated"),
         (config() | {"kv_cache_scheme": {"num_bits": 8}}, r"kv_cache_scheme = .* \(unknown\)"),

@@ -100,3 +100,11 @@ def test_a_scale_that_is_not_a_number(tmp_path: Path) -> None:
     with pytest.raises(MalformedFile, match="a scale is 255") as caught:
         checkpoint.read(NAME)
     assert caught.value.tensor == NAME
+
+
+def test_numbers_of_rows_of_a_narrow_type(tmp_path: Path) -> None:
+    """Differences of such numbers wrap: 255 and 0 do not follow each other."""
+    whole = np.arange(600, dtype=np.float32).reshape(300, 2)
+    save_file({"w": whole}, tmp_path / "w.safetensors")
+    rows = open_checkpoint(tmp_path / "w.safetensors").rows("w", np.array([255, 0], np.uint8))
+    np.testing.assert_array_equal(rows.data, whole[[255, 0]])

@@ -100,7 +100,8 @@ def _weighed(
 ) -> tuple[b.Expr, b.Buffer, b.Expr]:
     """Do as ``_largest_on_top``, by a search that weighs groups by the weights of their elements.
 
-    The limit of levels is of bytes.
+    The limit of levels is of bytes. A block with a level beyond what the field holds, as a negative
+    scale has it, is odd: the level spills into other groups', which are then read as other ones.
     """
     groups, odd = int(fits.shape[0]), lanes.variable(lanes.bits(0))
     found, levels = lanes.table(groups), lanes.table(groups, dtype="uint32")
@@ -115,10 +116,17 @@ def _weighed(
     limit = lanes.bits(family.limits[1])
     with T.serial(groups) as group:
         level = b.let(lanes.integers(lanes.get(found, group)))
-        lanes.put(levels, T.Select(level > limit, limit, level), group)
+        kept = b.let(T.Select(level > limit, limit, level))
+        lanes.put(levels, kept, group)
+        odd.set(odd.value | _spills(family, lanes, kept))
         here = T.Select(lanes.is_finite(b.let(value(group))), lanes.bits(0), lanes.bits(1))
         odd.set(odd.value | here)
     return scale, levels, odd.value > lanes.bits(0)
+
+
+def _spills(family: Family, lanes: Lanes, level: b.Expr) -> b.Expr:
+    """1 where a level is more than its field holds, else 0."""
+    return T.Select(level > lanes.bits(int(family.top)), lanes.bits(1), lanes.bits(0))
 
 
 def _largest_on_top(
@@ -142,7 +150,9 @@ def _largest_on_top(
     with T.serial(groups) as group:
         whole = lanes.nearest(lanes.product(lanes.get(fits, group, number), factor))
         level = b.let(lanes.integers(whole) & lanes.bits(255))
-        lanes.put(levels, T.Select(level > limit, limit, level), group)
+        kept = b.let(T.Select(level > limit, limit, level))
+        lanes.put(levels, kept, group)
+        odd.set(odd.value | _spills(family, lanes, kept))
     return b.let(largest / top), levels, odd.value > lanes.bits(0)
 
 

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from maxtool.weights.schemes.scheme import Unsupported
+
 EXPRESSION = "re:"
 ANY = r".*"
 # Texts, in which a dot may be escaped, with .* between them; other characters mean something else.
@@ -35,10 +37,16 @@ class WeightGroup:
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> WeightGroup:
-        """Read a group of ``config_groups`` whose keys were checked."""
+        """Read a group of ``config_groups`` whose keys were checked.
+
+        Raises:
+            Unsupported: If its targets are no texts.
+        """
         weights, targets = said["weights"], said.get("targets")
-        texts = [text for text in targets or () if isinstance(text, str)] if targets else []
-        return cls(int(weights["num_bits"]), weights.get("symmetric") is False, tuple(texts))
+        listed = [targets] if isinstance(targets, str) else targets or []
+        if not isinstance(listed, list) or not all(isinstance(text, str) for text in listed):
+            raise Unsupported(f"config_groups.targets = {targets!r:.80} is not a list of texts")
+        return cls(int(weights["num_bits"]), weights.get("symmetric") is False, tuple(listed))
 
     def answers(self, module: str) -> set[bool | None]:
         """Return what its expressions say of a module's name: no, yes, or None for unknown."""

@@ -6,6 +6,7 @@ import builtins
 import re
 import sys
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -30,6 +31,7 @@ from tests.effort import examples
 from tests.quantization.block_samples import samples
 
 E = QuantizationEncoding
+NEGATIVE = Path(__file__).parents[2] / "data" / "negative_scales.npz"
 HOST = cpu_target()
 SMALLER = {
     name: target
@@ -91,6 +93,25 @@ def test_bytes_of_the_codec_by_importance(encoding: E, name: str) -> None:
     values = samples()[name]
     expected, actual = by_both(values, encoding, importances(values.shape[-1:]))
     np.testing.assert_array_equal(actual, expected)
+
+
+@each_weighed
+@pytest.mark.parametrize("counted", [7, 50])
+def test_few_columns_that_count(encoding: E, counted: int) -> None:
+    """Scales become negative then, whose levels go beyond the field that they are stored in."""
+    generator = np.random.default_rng(5)
+    values = generator.standard_normal((1500, 256), np.float32)
+    importance = np.zeros(256, np.float32)
+    importance[generator.choice(256, counted, replace=False)] = generator.random(counted)
+    expected, actual = by_both(values, encoding, importance)
+    np.testing.assert_array_equal(actual, expected)
+
+
+def test_negative_scales_as_ggml_has_them() -> None:
+    with np.load(NEGATIVE) as arrays:
+        for values, importance, blocks in zip(*map(arrays.get, arrays.files), strict=True):
+            _, actual = by_both(values, E.Q4_K, importance)
+            np.testing.assert_array_equal(actual, blocks)
 
 
 @each_weighed
