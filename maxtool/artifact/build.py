@@ -11,7 +11,7 @@ from maxtool import architectures
 from maxtool.architectures import Architecture, Decoder, Entry, graph_of
 from maxtool.artifact import batch, cache_type, devices, original_model
 from maxtool.artifact import check as parity
-from maxtool.artifact.contents import Contents, NamedGraph
+from maxtool.artifact.contents import Contents, NamedGraph, used_target
 from maxtool.artifact.matrix_types import (
     DECODED,
     MatrixType,
@@ -212,10 +212,11 @@ def _contents(
 ) -> Contents:
     """The contents of the artifact."""
     recipe = planned.recipe
+    encodings = {name: each.encoding for name, each in types.items() if each.encoding}
     tasks = (TASKS.get(entry.name) for entry in graphs)
     return Contents(
         functions=tuple(named_graph(entry, graph) for entry, graph in graphs.items()),
-        target=target,
+        target=used_target(target, encodings),
         read=reading(planned, types),
         identity={
             "name": request.name or model_name(planned),
@@ -224,7 +225,7 @@ def _contents(
             "task": next(filter(None, tasks), None),
         },
         dtype=_shared_dtype(types) if types else dtype,
-        encodings={name: each.encoding for name, each in types.items() if each.encoding},
+        encodings=encodings,
         facts=module.facts,
         context=module.context,
         positions=module.positions if isinstance(module, architectures.Caching) else {},

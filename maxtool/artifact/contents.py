@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from maxtool.architectures import Limit, Table
+from maxtool.compiler.cpu_target import CpuTarget
 from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.compiler.storage import WeightStorage
 from maxtool.compiler.targets import Target
@@ -61,6 +62,11 @@ class NamedGraph:
         """The types of the outputs."""
         values = zip(self.outputs, self.graph.outputs, strict=True)
         return {name: value.type for name, value in values}
+
+
+def used_target(target: Target, encodings: Mapping[str, QuantizationEncoding]) -> Target:
+    """The target without what only quantized weights use, where there are none."""
+    return target if encodings or not isinstance(target, CpuTarget) else target.without_tiles()
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from maxtool.artifact import module_weights
-from maxtool.artifact.contents import Contents, NamedGraph, Read
+from maxtool.artifact.contents import Contents, NamedGraph, Read, used_target
 from maxtool.artifact.input_types import FORWARD, EntrySpec
 from maxtool.artifact.module_weights import ModuleWeights
 from maxtool.artifact.planned import Planned, check_place, target_of
@@ -69,7 +69,7 @@ def _prepared(request: ModuleRequest, read: Mapping[Path, None]) -> ModuleBuild:
     encodings = _encodings(functions)
     contents = Contents(
         functions,
-        target,
+        used_target(target, encodings),
         _reading(functions, values),
         identity=function_identity(request.name or type(module).__name__, type(module).__name__),
         dtype=matrix_dtype(functions, encodings),

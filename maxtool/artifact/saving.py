@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from maxtool.artifact.contents import Contents
+from maxtool.artifact.contents import Contents, used_target
 from maxtool.artifact.module_build import FORWARD_SYMBOL, function_identity, matrix_dtype
 from maxtool.artifact.planned import Planned, check_place, target_of
 from maxtool.artifact.pure_graphs import pure_function
@@ -34,6 +34,11 @@ def planned(function: CompiledFunction, request: SaveRequest) -> Planned:
     identity = function_identity(function.name, function.name)
     dtype = matrix_dtype(functions, function.encodings)
     contents = Contents(
-        functions, target_of(request), function.weight, identity, dtype, function.encodings
+        functions,
+        used_target(target_of(request), function.encodings),
+        function.weight,
+        identity,
+        dtype,
+        function.encodings,
     )
     return Planned(request, contents, checkpoint=None, notes=[])

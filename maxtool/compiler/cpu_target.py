@@ -113,6 +113,14 @@ class CpuTarget:
         """Terms of an output feature that lie side by side in a packed weight of a type."""
         return 2 if dtype is DType.bfloat16 and self.tile.pairs else 1
 
+    def without_tiles(self) -> CpuTarget:
+        """The same for code that has no products of quantized weights, which alone use AMX."""
+        return replace(
+            self,
+            features=tuple(name for name in self.features if name != TILE_REGISTERS),
+            added=tuple(name for name in self.added if name != TILE_REGISTERS),
+        )
+
     @property
     def tvm(self) -> Any:  # noqa: ANN401 - tvm ships no types
         """The ``tvm.target.Target``."""

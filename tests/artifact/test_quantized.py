@@ -26,6 +26,7 @@ from maxtool.nn import Linear
 from maxtool.parity.activation_rounding import rounded
 from maxtool.parity.definitions import DEFINITIONS
 from maxtool.quantization import QuantizationEncoding, quantize
+from maxtool.quantization.scheme import Scheme
 from maxtool.runtime import loader
 from maxtool.runtime.loader import specs
 from maxtool.runtime.loader.errors import BadInput
@@ -287,3 +288,12 @@ def test_what_inspecting_shows(made: Made) -> None:
     table = tensors["embed.weight"]
     assert (table["encoding"], table["shape"]) == (encoding, [1024, 96])
     assert table["bytes"] == 1024 * E[encoding].row_bytes(96)
+
+
+def test_only_quantized_weights_ask_for_tiles(sample: Path, tmp_path: Path) -> None:
+    """An artifact that has none runs where the system does not let processes use AMX."""
+    target = "cpu:sapphirerapids+amx-int8"
+    for scheme, uses in ((None, False), (Scheme.named("Q8_0"), True)):
+        request = artifact.Request(sample, tmp_path / "out", target=target, quantize=scheme)
+        chosen = artifact.prepare(request).contents.target
+        assert ("amx-int8" in chosen.processor.features) is uses

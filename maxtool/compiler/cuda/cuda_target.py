@@ -108,7 +108,7 @@ def cuda_target(name: str = "cuda", *, ptx: bool = False) -> CudaTarget:
         raise UsageError(f"no target {name!r}", hint=hint)
     if not colon:
         archs = _ordered(map(_arch_of, _capabilities_here()))
-        return CudaTarget(archs, ptx, cpu_target(), host=True)
+        return CudaTarget(archs, ptx, cpu_target().without_tiles(), host=True)
     parts = [part.strip() for part in listed.split(",")]
     cpus = [part for part in parts if part.startswith("cpu:")]
     if len(cpus) > 1:

@@ -28,5 +28,5 @@ def ask_for_tiles(kind: str) -> None:
         reason = os.strerror(ctypes.get_errno())
         raise MachineLacks(
             f"the model was compiled for {kind}, which Linux does not let it use: {reason}",
-            hint=f"compile it with a --target that has no +{kind}",
+            hint="compile it for a CPU by its name, which does without: --target cpu:x86-64-v4",
         )
