@@ -99,8 +99,8 @@ def _pieces(store: Store, url: str, start: int, size: int) -> Generator[Piece, N
 
     starts = iter(range(start, size, PIECE))
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        waiting = deque(pool.submit(read, at) for at in islice(starts, AT_ONCE))
         try:
+            waiting = deque(pool.submit(read, at) for at in islice(starts, AT_ONCE))
             while waiting:
                 yield waiting.popleft().result()
                 waiting.extend(pool.submit(read, at) for at in islice(starts, 1))
