@@ -23,6 +23,9 @@ from maxtool.nn import Embedding, Linear, Module, ModuleList, tensor_parallel
 from maxtool.nn.tensor_parallel import Role
 
 CPU_FORM = CacheLayout()
+# What the manifest calls the context that a scaling by length looks at. Beyond it longrope has one
+# other way of reading, and dynamic scaling another one for each length.
+BEYOND = {"longrope": "reread_beyond", "dynamic": "read_whole_beyond"}
 # A text by itself.
 ALONE = {"batch": 1}
 
@@ -132,8 +135,8 @@ class Decoder(Module[[Tensor], Tensor]):
         windows = [config.window(layer) for layer in range(config.n_layers)]
         sizes |= {"windows": windows} if any(windows) else {}
         original, kept = config.original_context, min(self.rooms)
-        switches = config.rope_scaling == "longrope" and self.context > original
-        sizes |= {"reread_beyond": original} if switches else {}
+        beyond = BEYOND.get(config.rope_scaling) if self.context > original else None
+        sizes |= {beyond: original} if beyond else {}
         sizes |= {"batch": self.form.slots} if self.form.slots > 1 else {}
         return sizes | ({"kept_positions": kept} if kept < self.context else {})
 

@@ -225,11 +225,15 @@ def test_its_entries_demand_no_more_than_a_loader_sees_to() -> None:
             assert least_sizes(graph)["seq"] == 1
 
 
-def test_only_longrope_beyond_its_original_context_is_read_anew() -> None:
+def test_what_is_read_in_another_way_beyond_the_original_context() -> None:
     changes = {"rope_scaling": "longrope", "rope_original_context": 8}
     factors = {key: [1.0, 2.0] for key in ("rope_short_factors", "rope_long_factors")}
     longrope = CONFIG | changes | factors
     assert build("decoder", longrope).facts["reread_beyond"] == 8
     assert "reread_beyond" not in build("decoder", longrope, context=8).facts
     dynamic = CONFIG | {"rope_scaling": "dynamic", "rope_factor": 2.0}
-    assert "reread_beyond" not in build("decoder", dynamic).facts
+    original = build("decoder", dynamic).config.context_length
+    facts = build("decoder", dynamic, context=original + 1).facts
+    assert facts["read_whole_beyond"] == original
+    assert "reread_beyond" not in facts
+    assert "read_whole_beyond" not in build("decoder", dynamic, context=original).facts

@@ -81,6 +81,25 @@ def test_what_is_kept_changes_nothing(compiled: Compile, data: Path, name: str) 
     assert list(kept.generate(ids[:11], 3, choose)) == first
 
 
+def test_keys_that_depend_on_the_length_are_read_again(compiled: Compile, data: Path) -> None:
+    """Dynamic scaling: what was read of a longer prompt is of no use to another, nor to itself."""
+    model = loader.load(compiled(data / "tiny-dynamic"))
+    original = model.manifest.read_whole_beyond
+    assert original == 16
+    choose = loader.TokenSampler(loader.Sampling())
+    ids = np.random.default_rng(2).integers(3, 60, 40).tolist()
+    kept, reused = Session(model), []
+    first = list(kept.generate(ids[:11], 12, choose))
+    grown = [*ids[:11], *first]
+    turns = (grown, grown[:14], grown[:15], ids, [*ids, 5], ids[:12], [*ids[:12], 7])
+    for prompt in turns:
+        fresh = list(Session(model).generate(prompt, 12, choose))
+        assert list(kept.generate(prompt, 12, choose)) == fresh, len(prompt)
+        reused.append(kept.reused)
+    assert len(grown) > original
+    assert reused == [0, 0, 14, 0, 0, 0, 12]
+
+
 def test_the_artifact_replies(compiled: Compile, source: Path) -> None:
     folder = compiled(source)
     manifest = json.loads((folder / "manifest.json").read_text())

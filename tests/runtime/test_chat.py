@@ -156,7 +156,8 @@ class Fake:
     """A model whose next token is the last one and one more, and that keeps count of its work."""
 
     def __init__(self, context: int = 40, end: int = 99, beyond: int | None = None) -> None:
-        facts = {"eos": (end,), "context": context, "reread_beyond": beyond, "batch": 1}
+        limits = {"context": context, "reread_beyond": beyond, "read_whole_beyond": None}
+        facts = {"eos": (end,), "batch": 1, **limits}
         self.manifest = type("M", (), facts)()
         self.cache: list[int] = Held()
         self.read = 0

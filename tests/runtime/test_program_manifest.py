@@ -90,6 +90,7 @@ HOSTILE: dict[str, tuple[str, object]] = {
     "a table that is too short": ("tables/0/skipped", 1),
     "rows before the first": ("tables/0/skipped", -1),
     "reread beyond the context": ("reread_beyond", CONTEXT),
+    "read whole beyond the context": ("read_whole_beyond", CONTEXT),
     "a window as long as the context": ("kept_positions", CONTEXT),
     "weights over each other": ("weights/tensors/2/offset", 0),
     "a gap between weights": ("weights/tensors/2/offset", CONTEXT * VOCAB * 4 + 128),

@@ -119,7 +119,7 @@ def test_a_reader_that_goes_away(folders: dict[str, Path]) -> None:
 
 
 @pytest.mark.usefixtures("unoptimised")
-@pytest.mark.parametrize("name", ["tiny-gemma3", "tiny-phi3-longrope"])
+@pytest.mark.parametrize("name", ["tiny-gemma3", "tiny-phi3-longrope", "tiny-dynamic"])
 def test_windows_and_two_ways_of_reading(name: str, tmp_path: Path) -> None:
     """A window that loses positions, and rotary factors that depend on the length of the text."""
     source, folder = ROOT / "tests" / "data" / name, tmp_path / "made"

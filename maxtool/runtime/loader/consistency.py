@@ -102,7 +102,7 @@ def _placed(manifest: ManifestParser) -> Iterator[str]:
         if not 0 <= axis < len(spec.shape) or spec.shape[axis] not in rooms:
             context = f"a context of {manifest.context}"
             yield f"{spec} of the state is not for {context}, along axis {axis}"
-    for name in ("reread_beyond", "kept_positions"):
+    for name in ("reread_beyond", "read_whole_beyond", "kept_positions"):
         count = getattr(manifest, name)
         if count is not None and count >= (manifest.context or 0):
             yield f"{name!r} is {count}, and the context {manifest.context}"

@@ -60,6 +60,8 @@ class ManifestParser:
             raise self._wrong(f"'batch' is {self.batch}; the most is {MAX_BATCH}")
         # Texts longer than this are read in another way: what was cached before is of no use then.
         self.reread_beyond = self._count(root, "reread_beyond")
+        # Prompts longer than this are read in one call: what is cached depends on their length.
+        self.read_whole_beyond = self._count(root, "read_whole_beyond")
         # What layers with a window hold of a text: its last positions, so many of them.
         self.kept_positions = self._count(root, "kept_positions")
         self.target = self._target(root)

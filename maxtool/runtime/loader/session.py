@@ -36,7 +36,7 @@ class Session:
         """
         before = list(ids)
         common = min(common_length(self.ids, before), len(before) - 1)
-        self.reused = self._slot.usable(common, len(before))
+        self.reused = self._slot.reusable(common, len(before))
         if self._decoder is not None and isinstance(choose, TokenSampler):
             yield from self._drawn(self._decoder, before, count, choose)
         else:
@@ -79,7 +79,7 @@ class Session:
         The one behind an end of text is lost, but the state holds that end of text then.
         """
         del self.ids[start:]
-        self._slot.reads(len(before))
+        self._slot.reads(start, len(before))
         decoder.begin(before, start, chooser.draws(count), chooser.sampling)
         self.ids += before[start:]
         for more in reversed(range(count)):
@@ -99,7 +99,7 @@ class Session:
     def _read(self, name: str, ids: list[int], start: int) -> Array:
         """Read the tokens from ``start`` on; the logits of what follows."""
         del self.ids[start:]
-        self._slot.reads(len(ids))
+        self._slot.reads(start, len(ids))
         inputs = inputs_of(self._model.manifest, [Unread(self._slot.number, ids, start)])
         logits: Array = self._model.run(name, inputs, self._state)["logits"][0]
         self.ids += ids[start:]

@@ -74,7 +74,7 @@ class SideBySide:
         if self._held:
             slot = max(self._free, key=lambda one: common_length(self._held[one.number], text.ids))
             common = min(common_length(self._held[slot.number], text.ids), len(text.ids) - 1)
-            text.read = text.reused = slot.usable(common, len(text.ids))
+            text.read = text.reused = slot.reusable(common, len(text.ids))
             place = self._follower(slot, text)
         self._free.remove(place.slot)
         self._running.append(place)
@@ -118,7 +118,7 @@ class SideBySide:
         if reader is None or (reader in self._running and reader.text.read < place.common):
             return
         place.reader, count = None, min(place.common, len(text.ids) - 1)
-        if reader in self._running and reader.slot.usable(count, len(text.ids)):
+        if reader in self._running and reader.slot.reusable(count, len(text.ids)):
             reader.slot.copy(count, place.slot)
             text.read = text.reused = count
 
@@ -155,7 +155,7 @@ class SideBySide:
         unread = []
         for place in places:
             ids, start = place.text.ids, place.start
-            place.slot.reads(len(ids))
+            place.slot.reads(start, len(ids))
             unread.append(Unread(place.slot.number, ids[:end], start))
         inputs = inputs_of(self._model.manifest, unread)
         logits: Array = self._model.run(entry, inputs, self._state)["logits"]

@@ -22,39 +22,46 @@ class Slot:
     def __init__(self, manifest: Manifest, state: State, number: int = 0) -> None:
         self.number = number
         self._manifest, self._state = manifest, state
-        self._was_long = False
+        self._length = 0  # of the text whose beginning was read here
 
     def usable(self, count: int, length: int) -> int:
         """Return how many of ``count`` tokens in the state a text of ``length`` tokens may rely on.
 
-        On none of them where the state has lost what a layer with a window looks back at, or where
-        the model reads longer texts in another way than shorter ones, and the state was read in the
-        other way.
+        The text is the one that was read here, as far as it has grown. It may rely on none of them
+        where the state has lost what a layer with a window looks back at, or where the model reads
+        longer texts in another way than shorter ones, and the state was read in the other way.
         """
-        same = self._is_long(length) == self._was_long
+        limit = self._manifest.reread_beyond
+        same = _exceeds(length, limit) == _exceeds(self._length, limit)
         return count if same and self._state.holds_before(count, self.number) else 0
+
+    def reusable(self, count: int, length: int) -> int:
+        """Return how many of them another text of ``length`` tokens may rely on, or a new prompt.
+
+        On none of them where what the model caches of either depends on how long it is.
+        """
+        whole = _exceeds(max(length, self._length), self._manifest.read_whole_beyond)
+        return 0 if whole else self.usable(count, length)
 
     def piece(self, start: int, length: int, most: int) -> int:
         """Return how far to read a text of ``length`` tokens from ``start``: ``most`` of them.
 
         More where the model reads such a text in another way than the shorter one that a piece is.
         """
-        end = min(start + most, length)
-        limit = self._manifest.reread_beyond
-        return end if limit is None or not self._is_long(length) else max(end, limit + 1)
+        end, limit = min(start + most, length), self._manifest.reread_beyond
+        if _exceeds(length, self._manifest.read_whole_beyond):
+            return length
+        return end if limit is None or length <= limit else max(end, limit + 1)
 
     def copy(self, count: int, target: Slot) -> None:
         """Copy the first ``count`` tokens, on which a text may rely, to another slot."""
         self._state.copy(count, self.number, target.number)
-        target._was_long = self._was_long
+        target._length = self._length
 
-    def reads(self, length: int) -> None:
-        """Note that the state is about to be read as that of a text of ``length`` tokens."""
-        self._was_long = self._is_long(length)
-
-    def _is_long(self, length: int) -> bool:
-        limit = self._manifest.reread_beyond
-        return limit is not None and length > limit
+    def reads(self, start: int, length: int) -> None:
+        """Note that a text of ``length`` tokens is about to be read from ``start`` on."""
+        if start == 0:
+            self._length = length
 
 
 class Unread(NamedTuple):
@@ -63,6 +70,10 @@ class Unread(NamedTuple):
     slot: int
     ids: Sequence[int]
     start: int
+
+
+def _exceeds(length: int, limit: int | None) -> bool:
+    return limit is not None and length > limit
 
 
 def inputs_of(manifest: Manifest, texts: Sequence[Unread]) -> dict[str, object]:
