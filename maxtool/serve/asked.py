@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from maxtool.runtime.loader import Prompt, RunError, Sampling
+from maxtool.runtime.loader import MachineLacks, Prompt, RunError, Sampling
 from maxtool.runtime.loader.continued_text import Text
 from maxtool.runtime.loader.json_schema import Grammar
 from maxtool.serve.answer_forms import CHAT_FORM, TEXT_FORM, Form
-from maxtool.serve.completion_fields import CHAT, COMPLETION, FORMAT, MOST_PROMPTS, SAMPLING
+from maxtool.serve.completion_fields import BOTH, CHAT, COMPLETION, FORMAT, MOST_PROMPTS, SAMPLING
 from maxtool.serve.fields import read
 from maxtool.serve.limits import Limits
 from maxtool.serve.logprobs import NotingSampler
@@ -71,6 +71,15 @@ def asked_chat(served: Served, content: Mapping[str, Any], limits: Limits) -> As
     return _asked(served, CHAT_FORM, [prompt], values, wanted, limits)
 
 
+def compiles(served: Served, content: Mapping[str, Any]) -> bool:
+    """Return whether a request has a schema that is still to be compiled, which takes time."""
+    schema = read({FORMAT: content.get(FORMAT)}, {FORMAT: BOTH[FORMAT]}).get(FORMAT)
+    try:
+        return schema is not None and not served.model.knows_schema(schema)
+    except RunError:  # it is refused before that
+        return False
+
+
 def _prompt(served: Served, values: Mapping[str, Any], count: int, limits: Limits) -> Prompt:
     """A prompt without its text."""
     given = {name: values[name] for name in SAMPLING if name in values}
@@ -82,9 +91,11 @@ def _prompt(served: Served, values: Mapping[str, Any], count: int, limits: Limit
 
 
 def _grammar(served: Served, schema: Mapping[str, object]) -> Grammar:
-    """The grammar of a schema; all that can be wrong with it is told of the field."""
+    """The grammar of a schema; all that is wrong with it is told of the field."""
     try:
         return served.model.grammar(schema)
+    except MachineLacks:
+        raise
     except RunError as error:
         raise wrong(FORMAT, f"is refused: {error.what}") from None
 

@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from importlib.resources import files
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
-from anyio import CapacityLimiter
-from anyio.to_thread import run_sync
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from maxtool.runtime.loader import RunError
 from maxtool.serve.answering import Answering
-from maxtool.serve.asked import Asked, asked_chat, asked_completion
-from maxtool.serve.fields import parsed
+from maxtool.serve.asked import Asked, asked_chat, asked_completion, compiles
 from maxtool.serve.limits import Limits
 from maxtool.serve.metrics import Metrics
-from maxtool.serve.refusal import Refusal, busy, refusal_of, too_slow, wrong
+from maxtool.serve.reading import Reading
+from maxtool.serve.refusal import Refusal, wrong
 from maxtool.serve.served import Served
 
 Read: TypeAlias = Callable[[Served, Mapping[str, Any], Limits], Asked]
-T = TypeVar("T")
 SLOW_READER = 30.0  # seconds beyond the limit for whoever reads a stream
-JSON = "application/json"
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 GONE = Response(status_code=499)  # which nobody reads
 
@@ -40,9 +34,7 @@ class Endpoints:
     def __init__(self, models: Sequence[Served], limits: Limits, metrics: Metrics) -> None:
         self._models = {served.name: served for served in models}
         self._limits, self._metrics = limits, metrics
-        # Threads that read requests: parsing, rendering of templates and tokenizers take time.
-        self._readers = CapacityLimiter(max(2, os.cpu_count() or 1))
-        self._reading = 0  # requests whose bodies are in memory, and not yet what they ask for
+        self._reading = Reading(limits)
 
     def routes(self) -> list[Route]:
         """The paths."""
@@ -83,7 +75,7 @@ class Endpoints:
     async def _text(self, read: Read, request: Request) -> Response:
         """Answer a request for text: the answer streams, or comes in one piece."""
         until = time.monotonic() + self._limits.seconds
-        asked = await self._read(request, partial(self._asked, read))
+        asked = await self._reading.made(request, partial(self._asked, read), self._compiles)
         left = until - time.monotonic()
         answering = Answering(asked, asked.served.writer(), self._metrics, left)
         if asked.streams:
@@ -95,44 +87,14 @@ class Endpoints:
         served.writer()
         return read(served, content, self._limits)
 
+    def _compiles(self, content: Mapping[str, Any]) -> bool:
+        return compiles(self._chosen(content), content)
+
     async def _embedding(self, request: Request) -> Response:
-        content = await self._read(request, lambda content: content)
+        content = await self._reading.made(request, lambda content: content)
         served = self._chosen(content)
         work = served.embedder().answer(served.name, content, self._limits.seconds)
         return await unless_gone(request, work)
-
-    async def _read(self, request: Request, make: Callable[[Mapping[str, Any]], T]) -> T:
-        """Return what is made of a request's JSON, in another thread."""
-        kind, _, _ = request.headers.get("content-type", "").partition(";")
-        if kind.strip().lower() != JSON:
-            # A page of anybody's may send other types without asking first.
-            raise Refusal(415, f"the Content-Type must be {JSON}")
-        if self._reading >= self._limits.queue:
-            raise busy(self._reading, self._limits.queue)
-        self._reading += 1
-        try:
-            async with asyncio.timeout(self._limits.seconds):
-                body = await self._body(request)
-                return await run_sync(_made, body, make, limiter=self._readers)
-        except TimeoutError:
-            raise too_slow() from None
-        finally:
-            self._reading -= 1
-
-    async def _body(self, request: Request) -> bytes:
-        """The body of a request, refused as soon as it is too long, or comes too slowly."""
-        body, closing = bytearray(), {"Connection": "close"}
-        try:
-            async with asyncio.timeout(self._limits.read_seconds):
-                async for part in request.stream():
-                    body += part
-                    if len(body) > self._limits.body:
-                        what = f"the body has more than {self._limits.body} bytes"
-                        raise Refusal(413, what, code="body_too_large", headers=closing)
-        except TimeoutError:
-            what = f"the body took more than {self._limits.read_seconds:g} s to come"
-            raise Refusal(408, what, code="body_too_slow", headers=closing) from None
-        return bytes(body)
 
     def _chosen(self, content: Mapping[str, Any]) -> Served:
         """The model that a request names; the only one where it names none."""
@@ -149,13 +111,6 @@ class Endpoints:
             what = f"there is no model {name!r:.80}; there is {', '.join(self._models)}"
             raise Refusal(404, what, param="model", code="model_not_found")
         return self._models[name]
-
-
-def _made(body: bytes, make: Callable[[Mapping[str, Any]], T]) -> T:
-    try:
-        return make(parsed(body))
-    except RunError as error:
-        raise refusal_of(error) from None
 
 
 async def unless_gone(request: Request, work: Awaitable[object]) -> Response:

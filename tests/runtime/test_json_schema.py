@@ -305,3 +305,20 @@ def test_schemas_are_compiled_once() -> None:
     for number in range(json_schema.MOST_KEPT):
         grammars.grammar({"const": number})
     assert grammars.grammar(PERSON) is not first
+
+
+def test_refusals_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = list[str]()
+
+    def answer_of(name: str, *_: object, **__: object) -> dict[str, str]:
+        tried.append(name)
+        return {"error": "it is bad"}
+
+    monkeypatch.setattr(json_schema, "answer_of", answer_of)
+    grammars = Grammars(*model_of(tiny_artifact.library()))
+    assert not grammars.knows(PERSON)
+    for _ in range(3):
+        with pytest.raises(loader.BadInput, match="it is bad"):
+            grammars.grammar(dict(PERSON))
+    assert grammars.knows(PERSON)
+    assert len(tried) == 1

@@ -13,6 +13,7 @@ import pytest
 
 from maxtool.runtime import loader
 from maxtool.runtime.loader import json_schema
+from maxtool.serve.reading import MOST_COMPILES
 from tests.serve.conftest import wait_until
 from tests.serve.http_client import CHAT, COMPLETIONS, Client
 
@@ -155,6 +156,39 @@ def test_others_go_on_while_a_schema_is_compiled(
         assert answer.result()["choices"][0]["text"] == '"another"'
 
 
+def test_others_do_not_wait_for_schemas(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More of them come than are compiled, or may wait; one is known already."""
+    known = client.good(COMPLETIONS, {**ASKED, "model": "one", "seed": 1})
+    go_on = Event()
+
+    def slowly(*_: object, **__: object) -> dict[str, object]:
+        assert go_on.wait(60)
+        return {"error": "it is bad"}
+
+    monkeypatch.setattr(json_schema, "answer_of", slowly)
+
+    def ask(number: int) -> tuple[int, Any]:
+        schema = {"type": "json_schema", "json_schema": {"schema": {"const": number}}}
+        asked = {**ASKED, "model": "one", "response_format": schema}
+        return client.ask(COMPLETIONS, asked)
+
+    with ThreadPoolExecutor(MOST_COMPILES + 1) as pool:
+        answers = [pool.submit(ask, number) for number in range(MOST_COMPILES + 1)]
+        try:
+            wait_until(lambda: any(answer.done() for answer in answers))
+            (refused,) = [answer.result() for answer in answers if answer.done()]
+            assert refused[0] == 429
+            assert refused[1]["error"]["code"] == "queue_full"
+            free = {"model": "one", "prompt": PROMPT, "max_tokens": 2}
+            assert client.good(COMPLETIONS, free)["usage"]["completion_tokens"] == 2
+            again = client.good(COMPLETIONS, {**ASKED, "model": "one", "seed": 1})
+            assert again["choices"] == known["choices"]
+        finally:
+            go_on.set()
+        statuses = sorted(answer.result()[0] for answer in answers)
+    assert statuses == [400] * MOST_COMPILES + [429]
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [
@@ -184,6 +218,6 @@ def test_without_the_package(client: Client, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(json_schema, "answer_of", lambda *_, **__: missing)
     schema = {"type": "json_schema", "json_schema": {"schema": {"const": "new"}}}
     asked = {**ASKED, "model": "one", "response_format": schema}
-    refused = client.refused(400, COMPLETIONS, asked)
+    refused = client.refused(500, COMPLETIONS, asked)
     assert "llguidance, which is not installed" in refused["message"]
-    assert refused["param"] == "response_format"
+    assert refused["type"] == "server_error"

@@ -49,13 +49,13 @@ class Grammar:
 
 
 class Grammars:
-    """Schemas compiled for the tokens of one model, the last ones of which are kept."""
+    """Schemas compiled for the tokens of one model; the last are kept, refused ones too."""
 
     def __init__(self, tokenizer: Any, count: int, ends: Sequence[int]) -> None:  # noqa: ANN401
         """Prepare; a model has ``count`` logits, and those of ``ends`` end a text."""
         self._vocabulary = tokenizer, count, ends
         self._count, self._lock = count, Lock()
-        self._kept: dict[str, Grammar] = {}
+        self._kept: dict[str, Grammar | str] = {}  # or why it is refused
 
     def grammar(self, schema: Mapping[str, object]) -> Grammar:
         """Compile a schema.
@@ -66,10 +66,28 @@ class Grammars:
         """
         text = _grammar_text(schema)
         with self._lock:
-            if (kept := self._kept.pop(text, None)) is not None:
-                self._kept[text] = kept
-                return kept
-        _check(text)
+            if (known := self._kept.pop(text, None)) is not None:
+                self._kept[text] = known
+        if known is None:
+            known = self._compiled(text)
+            with self._lock:
+                self._kept[text] = known
+                while len(self._kept) > MOST_KEPT:
+                    del self._kept[next(iter(self._kept))]
+        if isinstance(known, str):
+            raise BadInput(known)
+        return known
+
+    def knows(self, schema: Mapping[str, object]) -> bool:
+        """Return whether a schema has been compiled, or refused, and is kept."""
+        text = _grammar_text(schema)
+        with self._lock:
+            return text in self._kept
+
+    def _compiled(self, text: str) -> Grammar | str:
+        """The grammar, or what is wrong with it."""
+        if error := _found_wrong(text):
+            return _refused(error)
         import llguidance
 
         limits = llguidance.LLParserLimits(**LIMITS)
@@ -77,13 +95,8 @@ class Grammars:
             tokenizer = self._tokenizer
         matcher = llguidance.LLMatcher(tokenizer, text, log_level=0, limits=limits)
         if matcher.is_error():
-            raise _refused(matcher.get_error())
-        grammar = Grammar(matcher, self._count)
-        with self._lock:
-            self._kept[text] = grammar
-            while len(self._kept) > MOST_KEPT:
-                del self._kept[next(iter(self._kept))]
-        return grammar
+            return _refused(matcher.get_error())
+        return Grammar(matcher, self._count)
 
     @cached_property
     def _tokenizer(self) -> Any:  # noqa: ANN401 - an optional package
@@ -145,16 +158,15 @@ def _grammar_text(schema: Mapping[str, object]) -> str:
     return f"{HEAD}{text}\n"
 
 
-def _check(text: str) -> None:
-    """Refuse a grammar that cannot be compiled in bounded time, memory and stack."""
+def _found_wrong(text: str) -> str:
+    """Return what keeps a grammar from being compiled within bounds; empty if nothing does."""
     request = {"grammar": text, "limits": LIMITS}
     answer = answer_of("grammar_check.py", request, seconds=SECONDS, most=1 << 24)
     if "missing" in answer:
         what = f"JSON schemas need the package llguidance, which {answer['missing']}"
         raise MachineLacks(what, hint="pip install 'llguidance>=1.9'")
-    if "error" in answer:
-        raise _refused(str(answer["error"]))
+    return str(answer.get("error", ""))
 
 
-def _refused(error: str) -> BadInput:
-    return BadInput(f"the JSON schema cannot be used: {told(error)}")
+def _refused(error: str) -> str:
+    return f"the JSON schema cannot be used: {told(error)}"

@@ -107,6 +107,15 @@ class Model(EntryRunner):
         """
         return self._grammars.grammar(schema)
 
+    def knows_schema(self, schema: Mapping[str, object]) -> bool:
+        """Return whether the grammar of a schema, or what is wrong with it, is known already.
+
+        Raises:
+            BadInput: If it is none whose grammar could be known.
+            DoesNotFit: If the model has no tokenizer.
+        """
+        return self._grammars.knows(schema)
+
     @cached_property
     def _grammars(self) -> Grammars:
         from .json_schema import Grammars
