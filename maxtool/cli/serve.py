@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -168,6 +168,7 @@ def serve(
             models = opened.opened(
                 names, limits, metrics, device=device, check=not no_verify, progress=meter.stage
             )
+        limits = _within_files(out, limits)
         access = server.Access(host=host, key=key, origins=cors or ())
         app = server.application(models, access, limits, metrics)
         _announce(out, listener, models)
@@ -184,6 +185,17 @@ def _check(host: str, port: int, key: str | None) -> None:
         raise UsageError(f"--port {port} is not from 0 to 65535")
     if key is not None and (not key.isascii() or not key.isprintable() or not key.strip()):
         raise UsageError("the API key must be of printable ASCII characters, and not empty")
+
+
+def _within_files(out: Output, limits: Limits) -> Limits:
+    """The limits, with fewer connections where no more files may be open."""
+    from maxtool.serve.open_files import connections_within
+
+    most = connections_within(limits.connections)
+    if most < limits.connections:
+        few = f"{most} connections at a time instead of {limits.connections}"
+        out.note(f"{few}, as no more files may be open; ulimit -n sets that")
+    return replace(limits, connections=most)
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from maxtool.serve.endpoints import Endpoints
 from maxtool.serve.guard import Guard, refused
 from maxtool.serve.limits import Limits
 from maxtool.serve.metrics import Metrics
+from maxtool.serve.open_files import Listener
 from maxtool.serve.refusal import Refusal
 from maxtool.serve.served import Served
 
@@ -67,7 +68,7 @@ def listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, MILLISECONDS)
-    return listener
+    return Listener(listener)
 
 
 def application(

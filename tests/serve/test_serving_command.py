@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -56,6 +57,44 @@ def begun(port: int, body: dict[str, object]) -> HTTPConnection:
     connection = HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request("POST", COMPLETIONS, json.dumps(body), JSON)
     return connection
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is set as Linux does")
+def test_fewer_files_than_there_are_clients(
+    folders: dict[str, Path], interruptible: Callable[[], None]
+) -> None:
+    """Clients that are too many are refused, or cut off; the server goes on, and is quiet."""
+    import resource
+
+    def limited() -> None:
+        interruptible()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+
+    with started(limited, folders["one"]) as (process, port), ExitStack() as stack:
+        for _ in range(80):
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
+        stack.close()
+        connection = begun(port, {"prompt": "Once", "max_tokens": 2})
+        assert connection.getresponse().status == 200
+        connection.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        assert process.stderr is not None
+        note, end = process.stderr.read().decode().splitlines()
+        assert re.fullmatch(r"\d+ connections .* instead of 512, as .*", note)
+        assert end == "stopped"
+
+
+def test_the_limit_of_files_is_raised() -> None:
+    code = """if True:
+        import resource
+        from maxtool.serve.open_files import connections_within
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
+        assert connections_within(500) == 500
+        assert 500 < resource.getrlimit(resource.RLIMIT_NOFILE)[0] < 600
+    """
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
