@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from maxtool.runtime import loader
 from maxtool.runtime.loader import json_schema
-from maxtool.runtime.loader.constraint import picker
+from maxtool.runtime.loader.constraint import picker, told, until_complete
 from maxtool.runtime.loader.json_schema import Grammars
 from maxtool.runtime.loader.memory import Array
 from maxtool.runtime.loader.stream import TextStream
@@ -253,6 +254,9 @@ HOSTILE: Sequence[tuple[str, dict[str, Any], str]] = (
     ("stack", DEEP, "stopped, as it takes more than 1 s and 512 MiB, or crashes"),
     ("time", {"type": "integer", "multipleOf": 99_999_989}, "stopped, as it takes more"),
     ("large", {"const": "x" * json_schema.LONGEST}, "at most 1048576 bytes"),
+    ("properties", {"properties": {f"p{i}": {} for i in range(2500)}}, "it is too large"),
+    ("const", {"const": 2**53 + 1}, "the integer 9007199254740993, which no float64 is"),
+    ("minimum", {"items": {"anyOf": [{"minimum": -(10**400)}]}}, "which no float64 is"),
     ("half", {"const": "\ud800"}, "cannot be used"),
 )
 
@@ -286,8 +290,44 @@ def test_hostile_nesting_is_refused() -> None:
 def test_a_schema_too_wide_for_a_step_ends_the_text() -> None:
     model = model_of(tiny_artifact.library())
     wide = {"type": "object", "properties": {f"p{i}": {} for i in range(2000)}}
-    with pytest.raises(loader.DoesNotFit, match=r"any further: .*items; max is 2000"):
+    with pytest.raises(loader.DoesNotFit, match=r"any further: it is too large"):
         written(model, wide, drawing(model, 1))
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ("panic: assertion failed: grammar.symbols.len() < 9\n<backtrace>\n 0: x", "too large"),
+        ("panic: no entry found for key\n<backtrace>\n   0: <unknown>", "llguidance fails"),
+        ('Parser Error: token "a" is wrong\n<non-verbose/>', '^Parser Error: token "a" is wrong$'),
+    ],
+)
+def test_words_of_llguidance(error: str, words: str) -> None:
+    assert re.search(words, told(error))
+    assert not re.search("<|panic|symbols", told(error))
+
+
+def test_another_text_after_one_that_failed() -> None:
+    model = model_of(tiny_artifact.library())
+    constraint = Grammars(*model).grammar({"type": "integer"}).constraint()
+    first = constraint.allowed().tolist()
+    with pytest.raises(loader.DoesNotFit, match="any further"):
+        constraint.push(2)
+    with pytest.raises(loader.DoesNotFit, match="any further"):
+        constraint.allowed()
+    constraint.begin()
+    assert constraint.allowed().tolist() == first
+
+
+def test_tokens_end_where_the_schema_does() -> None:
+    """A model that has no end of text would have nothing to pick from."""
+    model = model_of(tiny_artifact.library(), eos=(), padding=0)
+    constraint = Grammars(*model).grammar({"const": 7}).constraint()
+    choose, draw = picker(loader.Sampling(), constraint), drawing(model, 1)
+    tokens = list(until_complete(iter(lambda: choose(draw(), []), None), constraint))
+    assert model.tokenizer.decode(tokens) == "7"
+    with pytest.raises(loader.DoesNotFit, match="no token"):
+        constraint.allowed()
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,10 @@ from .memory import Array
 from .sampling import Choose, Sampling, TokenSampler
 
 MOST_SAID = 300
-CAUSE, SOURCE = "failed to compile JSON schema: ", "\n   1 |"
+PARSER, CAUSE = "Parser Error: ", "failed to compile JSON schema: "
+# Where its words end, and the place in a grammar, or in its own code, begins.
+ENDS = re.compile(r"\n   1 \||<backtrace>|<non-verbose/>")
+LARGE = re.compile(r"panic: .*symbols|Current row has .*items")
 
 
 class Constraint:
@@ -22,14 +26,14 @@ class Constraint:
         is_complete: Whether the text follows the schema, and nothing can be added to it.
     """
 
-    def __init__(self, matcher: Any, count: int) -> None:  # noqa: ANN401
-        """Begin a text; ``matcher`` is its own, and tokens are those below ``count``."""
-        self._matcher, self._count = matcher, count
-        self.is_complete = False
+    def __init__(self, matcher: Callable[[], Any], count: int) -> None:
+        """Begin a text; ``matcher`` gives one of its own, and tokens are those below ``count``."""
+        self._fresh, self._count = matcher, count
+        self.begin()
 
     def begin(self) -> None:
-        """Begin another text."""
-        self._matcher.reset()
+        """Begin another text, whatever became of the last."""
+        self._matcher = self._fresh()  # to reset one would not clear its error
         self.is_complete = False
 
     def allowed(self) -> Array:
@@ -41,6 +45,8 @@ class Constraint:
         bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
         ids: Array = np.flatnonzero(np.unpackbits(bits, count=self._count, bitorder="little"))
         self._check()
+        if not ids.size:
+            raise DoesNotFit("no token of the model goes on with the JSON schema")
         return ids
 
     def push(self, token: int) -> None:
@@ -68,6 +74,14 @@ class ConstrainedSampler:
         return token
 
 
+def until_complete(tokens: Iterable[int], constraint: Constraint | None) -> Iterator[int]:
+    """Yield tokens until nothing can be added to what they write."""
+    for token in tokens:
+        yield token
+        if constraint is not None and constraint.is_complete:
+            return
+
+
 def picker(sampling: Sampling, constraint: Constraint | None) -> Choose:
     """Return what picks tokens, among those that a constraint allows if there is one."""
     sampler = TokenSampler(sampling)
@@ -76,8 +90,12 @@ def picker(sampling: Sampling, constraint: Constraint | None) -> Choose:
 
 def told(error: str) -> str:
     """The words of llguidance, without the place in a grammar that the user has not written."""
-    told = error.partition(SOURCE)[0].partition(CAUSE)
+    told = ENDS.split(error, maxsplit=1)[0].partition(CAUSE)
     said = " ".join((told[2] or told[0]).split())
     if said.startswith("NoExtension"):
         return "nothing can be written that follows it"
+    if LARGE.match(said.removeprefix(PARSER)):
+        return "it is too large: it allows too many things at one place, or in all"
+    if said.startswith("panic: "):
+        return "llguidance fails with it"
     return said if len(said) <= MOST_SAID else f"{said[:MOST_SAID]}..."

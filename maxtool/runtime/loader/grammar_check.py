@@ -15,6 +15,7 @@ from typing import Any
 
 # Threads that compile what has passed have several times as much.
 STACK = 1 << 20
+BRACE = ord("{")
 
 
 class Bytes:
@@ -41,7 +42,12 @@ def answer(request: Mapping[str, Any]) -> dict[str, object]:
         tokenizer = llguidance.LLTokenizer(Bytes(), eos_token=256)
         grammar = request["grammar"]
         matcher = llguidance.LLMatcher(tokenizer, grammar, log_level=0, limits=limits)
+        # The first step, and that into an object, which may have more properties than a step can
+        # have: a text would end there.
         if not matcher.is_error():
+            matcher.compute_bitmask()
+        if not matcher.is_error() and matcher.validate_tokens([BRACE]):
+            matcher.consume_token(BRACE)
             matcher.compute_bitmask()
         found.append(matcher.get_error())
 

@@ -44,8 +44,11 @@ class Grammar:
 
     def constraint(self) -> Constraint:
         """The constraint of a text that begins."""
+        return Constraint(self._fresh, self._count)
+
+    def _fresh(self) -> Any:  # noqa: ANN401
         with self._lock:
-            return Constraint(self._matcher.deep_copy(), self._count)
+            return self._matcher.deep_copy()
 
 
 class Grammars:
@@ -155,7 +158,28 @@ def _grammar_text(schema: Mapping[str, object]) -> str:
         raise BadInput("the JSON schema is nested too deeply") from None
     if len(text) > LONGEST:
         raise BadInput(f"a JSON schema has at most {LONGEST} bytes")
+    _check_integers(schema)
     return f"{HEAD}{text}\n"
+
+
+def _check_integers(schema: Mapping[str, object]) -> None:
+    """Refuse an integer that llguidance would round to the nearest float64."""
+    waiting: list[object] = [schema]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, int) and not _is_float(value):
+            raise BadInput(f"the JSON schema has the integer {value!s:.80}, which no float64 is")
+        if isinstance(value, Mapping):
+            waiting.extend(value.values())
+        elif isinstance(value, list | tuple):
+            waiting.extend(value)
+
+
+def _is_float(value: int) -> bool:
+    try:
+        return int(float(value)) == value
+    except OverflowError:
+        return False
 
 
 def _found_wrong(text: str) -> str:

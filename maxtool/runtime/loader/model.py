@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .constraint import picker
+from .constraint import picker, until_complete
 from .entries import EntryRunner
 from .errors import BadInput, BadUsage, DoesNotFit
 from .inputs import bind
@@ -75,7 +75,8 @@ class Model(EntryRunner):
     ) -> Iterator[int]:
         """Continue a sequence of token ids, one token at a time.
 
-        Ends after ``max_tokens``, before an end-of-text token, or when the context is full.
+        Ends after ``max_tokens``, before an end-of-text token, when the context is full, or when
+        nothing can be added to what follows the grammar.
 
         Args:
             ids: The tokens so far.
@@ -92,7 +93,7 @@ class Model(EntryRunner):
         constraint = None if grammar is None else grammar.constraint()
         choose = picker(Sampling(**sampling), constraint)
         count = self.check_prompt(ids, max_tokens)
-        return Session(self).generate(ids, count, choose)
+        return until_complete(Session(self).generate(ids, count, choose), constraint)
 
     def grammar(self, schema: Mapping[str, object]) -> Grammar:
         """The grammar of the JSON that follows a schema; the last ones are kept.
