@@ -17,8 +17,14 @@ FULL = Refusal(503, "the server has as many connections as it may", SERVER, code
 class Connection(H11Protocol):
     """Connection that is closed where the head of a request does not come in time.
 
+    Where there are too many, that is closed which has waited longest for its first, so that clients
+    which say nothing keep nobody out; the new one is, where all others have asked for something.
+
     uvicorn closes one that sends nothing behind an answer, but waits for ever where nothing was
     answered yet, or where a client sends a byte now and then.
+
+    Attributes:
+        began: When it was made, on the clock of the loop.
     """
 
     def __init__(self, limits: Limits, *arguments: Any, **named: Any) -> None:  # noqa: ANN401
@@ -26,16 +32,28 @@ class Connection(H11Protocol):
         super().__init__(*arguments, **named)
         self._limits = limits
         self._deadline: asyncio.TimerHandle | None = None
+        self.began = 0.0
         self._asked: object = None  # the last request whose head was there
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for the first request; refuse the client where there are too many."""
+        """Wait for the first request; refuse a client where there are too many."""
         super().connection_made(transport)
+        self.began = self.loop.time()
+        self._wait()
         if len(self.connections) > self._limits.connections:
-            transport.write(_written(FULL))
-            transport.close()
-        else:
-            self._wait()
+            known = (one for one in self.connections if isinstance(one, Connection))
+            min((one for one in known if one.is_silent), key=_began).refuse()
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the head of its first request has not come, and it is open."""
+        return self._asked is None and not self.transport.is_closing()
+
+    def refuse(self) -> None:
+        """Close it, and say why."""
+        self._stop_waiting()
+        self.transport.write(_written(FULL))
+        self.transport.close()
 
     def data_received(self, data: bytes) -> None:
         """Take what came."""
@@ -67,6 +85,10 @@ class Connection(H11Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+
+def _began(connection: Connection) -> float:
+    return connection.began
 
 
 def _written(refusal: Refusal) -> bytes:

@@ -94,10 +94,22 @@ def test_requests_one_after_the_other(strict: Client) -> None:
         assert sock.recv(1 << 16).count(b"HTTP/1.1 200 ") == 3
 
 
+def all_taken(client: Client, sent: bytes) -> list[socket.socket]:
+    """As many clients as there may be, each of which has sent something."""
+    made = client.server.server_state.connections
+    wait_until(lambda: not made)
+    socks = []
+    for _ in range(MOST):
+        socks.append(connected(client))
+        wait_until(lambda: len(made) == len(socks))
+        socks[-1].sendall(sent)
+    return socks
+
+
 def test_more_clients_than_there_may_be(strict: Client) -> None:
-    wait_until(lambda: not strict.server.server_state.connections)
-    socks = [connected(strict) for _ in range(MOST)]
-    wait_until(lambda: len(strict.server.server_state.connections) == MOST)
+    socks = all_taken(strict, HEAD + b"Content-Length: 1000\r\n\r\n")
+    made = strict.server.server_state.connections
+    wait_until(lambda: not any(one.is_silent for one in made))
     with connected(strict) as sock:  # nothing is sent, as a system may drop what is not read
         said = answer_to(sock, b"")
     assert said.startswith(b"HTTP/1.1 503 ")
@@ -106,3 +118,15 @@ def test_more_clients_than_there_may_be(strict: Client) -> None:
         sock.close()
     wait_until(lambda: not strict.server.server_state.connections)
     assert strict.good("/health")
+
+
+def test_silent_clients_keep_nobody_out(folders: dict[str, Path]) -> None:
+    with serving(folders, "one", connections=MOST) as client:
+        first, *others = all_taken(client, b"GET /health HT")
+        assert client.good("/health")
+        assert answer_to(first, b"").startswith(b"HTTP/1.1 503 ")
+        for sock in others:
+            sock.sendall(b"TP/1.1\r\nHost: localhost\r\n\r\n")
+            assert sock.recv(4096).startswith(b"HTTP/1.1 200 ")
+            sock.close()
+        first.close()
