@@ -36,6 +36,10 @@ class Endpoints:
         self._limits, self._metrics = limits, metrics
         self._reading = Reading(limits)
 
+    def stop(self) -> None:
+        """Read no more requests."""
+        self._reading.stop()
+
     def routes(self) -> list[Route]:
         """The paths."""
         chat, completion = (partial(self._text, read) for read in (asked_chat, asked_completion))

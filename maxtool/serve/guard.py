@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import sys
 import time
@@ -13,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from maxtool.serve.metrics import Metrics
-from maxtool.serve.refusal import KEY, SERVER, Refusal
+from maxtool.serve.refusal import KEY, SERVER, Refusal, stopping
 
 OPEN = {"/", "/health"}  # what needs no key
 KNOWN = {
@@ -48,6 +49,10 @@ class Guard:
 
         try:
             await self._answered(scope, receive, counted)
+        except asyncio.CancelledError:  # only a server that stops does that, when time is up
+            if statuses:
+                raise
+            await answer_of(stopping())(scope, receive, counted)
         except Exception as error:
             sys.stderr.write(f"error: {scope['path']!r:.80}: {error!r:.500}\n")
             if not statuses:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -17,7 +17,7 @@ from starlette.requests import Request
 from maxtool.runtime.loader import RunError
 from maxtool.serve.fields import parsed
 from maxtool.serve.limits import Limits
-from maxtool.serve.refusal import Refusal, busy, refusal_of, too_slow
+from maxtool.serve.refusal import Refusal, busy, refusal_of, stopping, too_slow
 
 T = TypeVar("T")
 Content: TypeAlias = Mapping[str, Any]
@@ -42,6 +42,20 @@ class Reading:
         self._compilers = CapacityLimiter(max(1, cores // 2))
         self._read = _Count(limits.queue)  # whose bodies are in memory, and not yet understood
         self._compiled = _Count(MOST_COMPILES)
+        self._coming = set[asyncio.Timeout]()  # bodies
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Read no more; bodies that are still coming are refused. Any thread may call it."""
+        self._stopping = True
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._end_bodies)
+
+    def _end_bodies(self) -> None:
+        for body in self._coming:
+            if not body.expired():
+                body.reschedule(0)
 
     async def made(
         self,
@@ -80,16 +94,31 @@ class Reading:
         """The body of a request, refused as soon as it is too long, or comes too slowly."""
         body, closing = bytearray(), {"Connection": "close"}
         try:
-            async with asyncio.timeout(self._limits.read_seconds):
+            async with self._bounded():
                 async for part in request.stream():
                     body += part
                     if len(body) > self._limits.body:
                         what = f"the body has more than {self._limits.body} bytes"
                         raise Refusal(413, what, code="body_too_large", headers=closing)
         except TimeoutError:
+            if self._stopping:
+                raise stopping() from None
             what = f"the body took more than {self._limits.read_seconds:g} s to come"
             raise Refusal(408, what, code="body_too_slow", headers=closing) from None
         return bytes(body)
+
+    @asynccontextmanager
+    async def _bounded(self) -> AsyncIterator[None]:
+        """Bound the time of the block: by the limit, and until reading stops."""
+        self._loop = asyncio.get_running_loop()
+        if self._stopping:
+            raise stopping()
+        async with asyncio.timeout(self._limits.read_seconds) as bound:
+            self._coming.add(bound)
+            try:
+                yield
+            finally:
+                self._coming.discard(bound)
 
 
 @dataclass(frozen=True)

@@ -84,15 +84,17 @@ def application(
         # A page of a foreign name that resolves to this machine is no user of it.
         middleware.insert(0, Middleware(TrustedHostMiddleware, allowed_hosts=[*LOOPBACK, "[::1]"]))
     handlers = dict.fromkeys((Refusal, HTTPException, ClientDisconnect), refused)
-    routes = Endpoints(models, limits, metrics).routes()
-    return Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
+    endpoints = Endpoints(models, limits, metrics)
+    app = Starlette(routes=endpoints.routes(), middleware=middleware, exception_handlers=handlers)
+    app.state.stop = endpoints.stop
+    return app
 
 
 class Server(uvicorn.Server):
     """Server that stops at a signal, when what is running has ended or had its time."""
 
     def __init__(self, app: Starlette, models: Sequence[Served], limits: Limits) -> None:
-        self._models = models
+        self._models, self._app = models, app
         config = uvicorn.Config(
             app,
             http=cast("type[asyncio.Protocol]", partial(Connection, limits)),
@@ -127,6 +129,7 @@ class Server(uvicorn.Server):
     def stop(self) -> None:
         """Begin to stop."""
         self.should_exit = True
+        self._app.state.stop()
         for served in self._models:
             # In a thread: the signal may have come while this one holds a lock of a model.
             threading.Thread(target=served.stop, daemon=True).start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -16,9 +17,12 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
+from starlette.types import Message
 from typer.testing import CliRunner
 
 from maxtool.cli.app import app
+from maxtool.serve.guard import Guard
+from maxtool.serve.metrics import Metrics
 from maxtool.serve.server import listen
 from tests.serve.http_client import COMPLETIONS, JSON
 
@@ -131,6 +135,48 @@ def test_what_runs_too_long_is_cut_and_what_waits_is_told(
         assert process.wait(20) == 0
         assert time.monotonic() - began < 10
         connection.close()
+
+
+def test_a_body_that_is_coming_is_told_that_the_server_stops(
+    folders: dict[str, Path], interruptible: Callable[[], None]
+) -> None:
+    with started(interruptible, folders["one"]) as (process, port):
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as sock:
+            head = f"POST {COMPLETIONS} HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
+            sock.sendall(f"{head}Content-Type: {JSON['Content-Type']}\r\n".encode())
+            sock.sendall(b"Content-Length: 100\r\n\r\n")
+            assert sock.recv(4096).startswith(b"HTTP/1.1 100 ")  # it reads the body from here on
+            began = time.monotonic()
+            process.terminate()
+            said = b"".join(iter(lambda: sock.recv(4096), b""))
+            assert time.monotonic() - began < 8, "not at the end of --stop-timeout"
+        assert said.startswith(b"HTTP/1.1 503 ")
+        assert json.loads(said.partition(b"\r\n\r\n")[2])["error"]["code"] == "stopping"
+        assert process.wait(20) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == b"stopped\n"
+
+
+def test_a_request_that_is_cut_off_is_told_that_the_server_stops() -> None:
+    sent = list[Message]()
+
+    async def for_ever(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def cut_off() -> None:
+        guard = Guard(for_ever, None, Metrics())
+        scope = {"type": "http", "path": "/", "headers": []}
+        task = asyncio.ensure_future(guard(scope, for_ever, send))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        task.cancel()
+        await task
+
+    asyncio.run(cut_off())
+    assert [message.get("status") for message in sent] == [503, None]
+    assert json.loads(sent[1]["body"])["error"]["code"] == "stopping"
 
 
 def test_a_key_from_the_environment_is_never_printed(
