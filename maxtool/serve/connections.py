@@ -46,7 +46,7 @@ class Connection(H11Protocol):
 
     @property
     def is_silent(self) -> bool:
-        """Whether the head of its first request has not come, and it is open."""
+        """Flag of one that is open, and whose first request has no head yet."""
         return self._asked is None and not self.transport.is_closing()
 
     def refuse(self) -> None:

@@ -95,7 +95,7 @@ def test_requests_one_after_the_other(strict: Client) -> None:
 
 
 def all_taken(client: Client, sent: bytes) -> list[socket.socket]:
-    """As many clients as there may be, each of which has sent something."""
+    """Connect as many clients as there may be, each of which sends something."""
     made = client.server.server_state.connections
     wait_until(lambda: not made)
     socks = []
