@@ -21,6 +21,7 @@ from maxtool.cli import bench_report
 from maxtool.cli.app import app
 from maxtool.cli.output import Output
 from maxtool.cli.pages import kernel_chart
+from maxtool.runtime.loader.host import TILES
 from tests.runtime import tiny_artifact
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,6 +87,11 @@ def figures(content: object) -> Iterator[float]:
             yield from figures(value)
 
 
+def plain(features: list[str]) -> list[str]:
+    """Instruction sets that models without quantized weights use."""
+    return [name for name in features if name != TILES]
+
+
 def test_all_figures_are_there_for_each_round(
     benchmark: Benchmark, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -96,7 +102,8 @@ def test_all_figures_are_there_for_each_round(
     assert content["machine"]["read_bytes"] >= 1 << 28
     for artifact in content["artifacts"]:
         assert artifact["threads"] == 1
-        assert artifact["target"] == content["machine"]["target"]
+        machine = content["machine"]["target"]
+        assert artifact["target"] == {**machine, "features": plain(machine["features"])}
         assert len(artifact["load_seconds"]["values"]) == 2
         for case in artifact["cases"]:
             assert len(case["per_second"]["values"]) == 2
@@ -193,7 +200,8 @@ def test_tables_fit_a_terminal_and_name_the_instructions(
     lines = said.splitlines()
     features = benchmark.machine.target["features"]
     assert isinstance(features, list)
-    assert said.count(" ".join(features)) == 1 + len(SOURCES)
+    assert " ".join(features) in said
+    assert said.count(" ".join(plain(features))) == 1 + len(SOURCES)
     assert [line for line in lines if line.startswith("artifact")]
     for name in (
         "load",

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -187,7 +187,7 @@ def test_the_sample(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_kill_in_the_middle(folder: Path) -> None:
+def test_a_kill_in_the_middle(folder: Path, interruptible: Callable[[], None]) -> None:
     """Kill it at several moments; the same command ends with the same bytes."""
     (folder / "x.toml").write_text(CONVERT + COMPILE)
     command = [sys.executable, "-m", "maxtool", "build", str(folder / "x.toml"), "--json"]
@@ -201,7 +201,12 @@ def test_a_kill_in_the_middle(folder: Path) -> None:
         process.wait()
     shutil.rmtree(folder / "out" / "compiled", ignore_errors=True)
     process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=interruptible,
     )
     while process.poll() is None and not any((folder / "out").glob(".compiled.*")):
         time.sleep(0.01)  # until something is made

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -34,12 +34,17 @@ def server(tmp_path: Path) -> Iterator[HubServer]:
         yield running
 
 
-def converting(server: HubServer) -> subprocess.Popen[str]:
+def converting(
+    server: HubServer, before: Callable[[], None] | None = None
+) -> subprocess.Popen[str]:
     output = str(server.root.parent / "out.npz")
-    return started(server, "convert", NAME, "-o", output, "--no-recipe", "--json")
+    options = ("-o", output, "--no-recipe", "--json")
+    return started(server, "convert", NAME, *options, before=before)
 
 
-def started(server: HubServer, *command: str) -> subprocess.Popen[str]:
+def started(
+    server: HubServer, *command: str, before: Callable[[], None] | None = None
+) -> subprocess.Popen[str]:
     """``maxtool`` in a process that finds the server by the environment, as users would say it."""
     folder = server.root.parent
     mine = {"HF_ENDPOINT": server.url, "HF_HOME": str(folder / "home"), "HF_TOKEN": "hf_sesame"}
@@ -49,11 +54,14 @@ def started(server: HubServer, *command: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=before,
     )
 
 
 @pytest.fixture
-def stalled(server: HubServer) -> Iterator[subprocess.Popen[str]]:
+def stalled(
+    server: HubServer, interruptible: Callable[[], None]
+) -> Iterator[subprocess.Popen[str]]:
     """A process that has the first pieces, and waits for the others until the test is over."""
     released = threading.Event()
 
@@ -63,7 +71,7 @@ def stalled(server: HubServer) -> Iterator[subprocess.Popen[str]]:
         ranges(handler, data, start, last)
 
     server.files.answer = answer
-    process = converting(server)
+    process = converting(server, interruptible)
     end = time.monotonic() + 60
     while not any(part.stat().st_size >= STALL for part in parts(server)):
         assert process.poll() is None, process.communicate()
