@@ -64,7 +64,10 @@ class Earlier:
             return False
         if content.get("asked") != self._asked() or content.get("read") != self._read():
             return False
-        return MISSING not in written.values() and self._contents.digests(planned) == written
+        found = self._contents.digests(planned)
+        with suppress(OSError):
+            self._contents.save()  # the next run need not hash what was new when it was noted
+        return MISSING not in written.values() and found == written
 
     def note(self, report: Report, progress: Progress | None = None) -> None:
         """Note that the conversion was run; a cache that cannot be written is left alone.

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.folders import contents
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -63,12 +65,6 @@ for folder in sorted(Path(sources).iterdir())[:: int(step)]:
             Path(f"{place}{end}.refused").write_text(str(error))
             break
 """
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 def made_by(user: User, target: str, sources: list[Path], scratch: Path) -> dict[str, bytes]:

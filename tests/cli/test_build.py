@@ -17,6 +17,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from maxtool.cli.app import app
+from tests.folders import contents
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES, TINY = ROOT / "samples", ROOT / "tests" / "data" / "tiny-llama"
@@ -216,8 +217,3 @@ def test_a_kill_in_the_middle(folder: Path, interruptible: Callable[[], None]) -
     done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
     assert json.loads(done.stdout)["ok"]
     assert contents(folder / "out") == contents(whole / "out")
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}

@@ -23,6 +23,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from tests.folders import contents
+
 pytestmark = [
     pytest.mark.peers,
     pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed (the extra ray)"),
@@ -112,11 +114,6 @@ def cluster() -> Iterator[Nodes]:
 def _address(lines: IO[str]) -> str:
     """The address, among what Ray may print."""
     return next(line.strip() for line in lines if line[0].isdigit())
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 @pytest.fixture

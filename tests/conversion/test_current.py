@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from maxtool.cli.app import app
 from maxtool.conversion import resuming
-from maxtool.files import content
+from maxtool.files import content, sha256
 from maxtool.recipe.load import files_of
 
 SOURCE = Path(__file__).resolve().parents[1] / "data" / "tiny-llama"
@@ -170,3 +170,17 @@ def test_without_a_place_for_a_cache(there: Path, monkeypatch: pytest.MonkeyPatc
         done = converting(there)
         assert done.exit_code == 0
         assert "made again: Could not determine home" in " ".join(done.stderr.split())
+
+
+def test_what_was_hashed_once_is_not_hashed_again(
+    there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that were too new to be known when they were noted are known from the next run on."""
+    monkeypatch.setattr(content, "SETTLED_NS", 1 << 62)
+    assert is_made_again(there)
+    monkeypatch.setattr(content, "SETTLED_NS", 0)
+    assert is_left(there)
+    hashed: list[Path] = []
+    monkeypatch.setattr(content, "sha256", lambda path, _: hashed.append(path) or sha256(path))
+    assert is_left(there)
+    assert not hashed

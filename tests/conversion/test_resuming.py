@@ -22,6 +22,7 @@ from maxtool.conversion import Report, Request, convert, engine, prepare
 from maxtool.dtype import DType
 from maxtool.errors import ChangedFile, UsageError
 from maxtool.files import check_output, kept_parts, sha256
+from tests.folders import contents
 
 SOURCE = Path(__file__).resolve().parents[1] / "data" / "tiny-llama"
 CUT: dict[str, dict[str, Any]] = {
@@ -62,11 +63,6 @@ def interrupted(
 
 def run(asked: Request) -> Report:
     return convert(prepare(asked))
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ from maxtool.errors import (
     VerificationFailed,
 )
 from maxtool.files import check_output
+from tests.folders import contents
 
 SOURCE = Path(__file__).resolve().parents[1] / "data" / "tiny-llama"
 CUT: dict[str, dict[str, Any]] = {
@@ -59,11 +60,6 @@ def finished(asked: Request) -> Report:
 
 def hidden(asked: Request) -> Path:
     return asked.output.with_name(f".{asked.output.name}.maxtool-shares")
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 @pytest.fixture
