@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib import import_module
 from typing import Any, Protocol, TypeAlias
 
@@ -42,8 +44,8 @@ class CompiledGraph(Protocol):
         ...
 
 
-class Executor(Protocol):
-    """Protocol of an object that runs operations and graphs."""
+class OperationRunner(Protocol):
+    """Protocol of an object that runs operations."""
 
     def prepared(
         self,
@@ -54,6 +56,10 @@ class Executor(Protocol):
     ) -> Run:
         """One operation as a function of concrete operands of these types."""
         ...
+
+
+class Executor(OperationRunner, Protocol):
+    """Protocol of an object that runs operations and graphs."""
 
     def compile(
         self,
@@ -73,6 +79,7 @@ class Executor(Protocol):
 
 
 _registered: list[Callable[[], Executor]] = []
+_chosen: ContextVar[OperationRunner | None] = ContextVar("maxtool_operations_by", default=None)
 
 
 def register(factory: Callable[[], Executor]) -> None:
@@ -87,14 +94,26 @@ def find_executor() -> Executor:
     return _registered[-1]()
 
 
+@contextmanager
+def operations_by(runner: OperationRunner) -> Iterator[None]:
+    """Let ``runner`` compute on data that is here while a graph is traced, without a compiler."""
+    token = _chosen.set(runner)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
 def prepared(
     op: str,
     operands: Sequence[Tensor],
     attributes: Mapping[str, Any],
     results: Sequence[TensorType],
 ) -> Run:
-    """One operation, through the compiler, as a function of operands of the types of these."""
-    run = find_executor().prepared(op, [operand.type for operand in operands], attributes, results)
+    """One operation as a function of operands of the types of these."""
+    run = (_chosen.get() or find_executor()).prepared(
+        op, [operand.type for operand in operands], attributes, results
+    )
     if any(isinstance(operand, Weight) for operand in operands):
         return lambda given: run([_decoded(operand) for operand in given])
     return run

@@ -12,11 +12,16 @@ from maxtool.parity.array_types import Array, Definitions, Floats, Integers
 from maxtool.quantization.legacy import BELOW_HALF
 
 
-def _attended(scores: Floats, value: Floats) -> Floats:
-    """Mix values ``[..., keys, dim]`` by the softmax of scores; zeros where no key is seen."""
+def _attended(scores: Floats, value: Floats, sinks: Floats | None = None) -> Floats:
+    """Mix values ``[..., keys, dim]`` by the softmax of scores; zeros where no key is seen.
+
+    The score of one more key of each head, whose value is zero, is among ``sinks [heads]``.
+    """
     highest = scores.max(-1, keepdims=True, initial=-np.inf)
     powers = np.exp(scores - np.where(np.isfinite(highest), highest, 0))
     total = powers.sum(-1, keepdims=True)
+    if sinks is not None:
+        total = total + np.exp(sinks[:, None, None] - np.where(np.isfinite(highest), highest, 0))
     return powers / np.where(total == 0, 1, total) @ value
 
 
@@ -30,6 +35,8 @@ def _cached_attention(
     key: Floats,
     value: Floats,
     position: Integers,
+    sinks: Floats | None = None,
+    *,
     scale: float,
     window: int | None,
     softcap: float | None,
@@ -45,7 +52,8 @@ def _cached_attention(
     scores = query.swapaxes(1, 2) @ _per_head(keys, heads).swapaxes(-1, -2) * scale
     if softcap is not None:
         scores = softcap * np.tanh(scores / softcap)
-    mixed = _attended(np.where(hidden, -np.inf, scores), _per_head(value[:, :, seen], heads))
+    values = _per_head(value[:, :, seen], heads)
+    mixed = _attended(np.where(hidden, -np.inf, scores), values, sinks)
     return mixed.swapaxes(1, 2)
 
 
@@ -91,11 +99,14 @@ def _slot_attention(
     value: Floats,
     position: Integers,
     slot: Integers,
+    *sinks: Floats,
     **options: Any,  # noqa: ANN401 - those of attention
 ) -> Floats:
     """Attend from each row to the keys in its own slot."""
     rows = [
-        _cached_attention(query[i : i + 1], key[at : at + 1], value[at : at + 1], first, **options)
+        _cached_attention(
+            query[i : i + 1], key[at : at + 1], value[at : at + 1], first, *sinks, **options
+        )
         for i, (first, at) in enumerate(zip(position[:, None], slot, strict=True))
     ]
     return np.concatenate(rows)
@@ -141,7 +152,7 @@ def _quantized_attention(
     value: Integers,
     value_scale: Floats,
     position: Integers,
-    slot: Integers | None = None,
+    *further: Array,
     **options: Any,  # noqa: ANN401 - those of attention
 ) -> Floats:
     """Attend to keys and values in blocks, of the own slot if there are slots; as kernels do it."""
@@ -149,9 +160,9 @@ def _quantized_attention(
     keys, values = _scaled(turned.swapaxes(2, 3), key_scale, 2), _scaled(value, value_scale, 3)
     options |= {"transposed": True}
     queries = rounded(query, BLOCK)
-    if slot is None:
-        return _cached_attention(queries, keys, values, position, **options)
-    return _slot_attention(queries, keys, values, position, slot, **options)
+    if not any(each.dtype.kind == "i" for each in further):
+        return _cached_attention(queries, keys, values, position, *further, **options)
+    return _slot_attention(queries, keys, values, position, *further, **options)
 
 
 COMPUTED: Definitions = {

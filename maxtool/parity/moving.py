@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from maxtool.dtype import DType
 from maxtool.parity.array_types import Array, Definitions
 
 
@@ -87,11 +88,17 @@ def _pad(x: Array, value: Array, before: tuple[int, ...], after: tuple[int, ...]
     return np.pad(x, list(zip(before, after, strict=True)), constant_values=value)
 
 
+def _bitcast(x: Array, source: DType, dtype: DType) -> Array:
+    """The bits of elements, which are exact in float64, as those of another type."""
+    return np.array(x, source.to_numpy(), order="C").view(dtype.to_numpy())
+
+
 def _range(start: Array, step: Array, size: int) -> Array:
     return start + step * np.arange(size, dtype=start.dtype)
 
 
 MOVED: Definitions = {
+    "bitcast": _bitcast,
     "broadcast_to": np.broadcast_to,
     "concat": lambda *arrays, axis: np.concatenate(arrays, axis),
     "gather": _gather,

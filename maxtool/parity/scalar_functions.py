@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from maxtool.casting import cast as rounded
 from maxtool.dtype import DType
-from maxtool.parity.array_types import Definitions, Floats
+from maxtool.parity.array_types import Definitions, Floats, Integers
 
 
 def _erf(x: Floats) -> Floats:
@@ -38,6 +39,16 @@ def _pow(x: Floats, y: Floats) -> Floats:
     return np.where(y < 0, units, np.power(x, np.maximum(y, 0))).astype(x.dtype)
 
 
+def _shifting(function: Callable[..., Integers]) -> Callable[..., Integers]:
+    """Shift bits; all of them are gone where the places are as many as the type has."""
+
+    def shift(x: Integers, y: Integers) -> Integers:
+        gone = y >= 8 * x.dtype.itemsize
+        return np.where(gone, x.dtype.type(0), function(x, np.where(gone, y.dtype.type(0), y)))
+
+    return shift
+
+
 def _cast(x: Floats, dtype: DType) -> Floats:
     """Round to a float type of fewer than 32 bits, cut to whole numbers, or test for 0."""
     if dtype is DType.bool:
@@ -56,7 +67,13 @@ OF_NUMPY = (
 COMPUTED: Definitions = {
     **{name: getattr(np, name) for name in OF_NUMPY.split()},
     "acos": np.arccos,
+    "asin": np.arcsin,
+    "atan": np.arctan,
     "atanh": np.arctanh,
+    "bitwise_and": np.bitwise_and,
+    "bitwise_not": np.invert,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
     "cast": _cast,
     "div": np.divide,
     "erf": _erf,
@@ -64,12 +81,15 @@ COMPUTED: Definitions = {
     "gelu": _gelu,
     "gelu_quick": lambda x: x * _sigmoid(1.702 * x),
     "gelu_tanh": _gelu_tanh,
+    "hard_swish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
     "is_inf": np.isinf,
     "is_nan": np.isnan,
     "mul": np.multiply,
     "pow": _pow,
     "relu": lambda x: np.maximum(x, 0),
     "rsqrt": lambda x: 1 / np.sqrt(x),
+    "shift_left": _shifting(np.left_shift),
+    "shift_right": _shifting(np.right_shift),
     "sigmoid": _sigmoid,
     "silu": lambda x: x * _sigmoid(x),
     "softplus": lambda x: np.logaddexp(x, 0),

@@ -165,7 +165,7 @@ X, F = kind("n", 5, 6, 4), kind(3, 3, 4, 8)
     [
         (ops.conv2d, [X, kind(3, 3, 3, 8)], r"conv2d\(float32\[n, 5, 6, 4\].*has 3 channels"),
         (ops.conv2d, [kind(5, 6, 4), F], r"conv2d\(.*\[batch, height, width, channels\]"),
-        (ops.conv1d, [X, F], r"conv1d\(.*\[batch, width, channels\]"),
+        (ops.conv1d, [X, F], r"conv1d\(.*\[batch, length, channels\]"),
         (ops.conv2d, [X, kind(3, 4, 8)], r"conv2d\(.*the filter is"),
         (ops.conv2d, [X, kind(6, 3, 4, 8)], r"conv2d\(.*5 is smaller than a window"),
         (ops.conv2d, [kind(2, "h", 6, 4), F], r"conv2d\(.*symbolic dimension h"),
@@ -177,7 +177,7 @@ X, F = kind("n", 5, 6, 4), kind(3, 3, 4, 8)
         (lambda x, f: ops.conv2d(x, f, stride=(1, 1, 1)), [X, F], r"one number or 2"),
         (lambda x, f: ops.conv2d(x, f, input_layout="CHWN"), [X, F], r"NHWC or NCHW, not CHWN"),
         (lambda x, f: ops.conv2d(x, f, bias=Tensor.ones([3])), [X, F], r"bias has shape \[8\]"),
-        (lambda x: ops.max_pool2d(x, 2, padding=2), [X], r"max_pool2d\(.*half a window"),
+        (lambda x: ops.max_pool2d(x, 2, padding=2), [X], r"max_pool2d\(.*smaller than a window"),
         (lambda x: ops.avg_pool2d(x, 0), [X], r"avg_pool2d\(.*rows and columns"),
         (lambda x: ops.max_pool2d(x, 2), [kind(2, 3)], r"max_pool2d\(.*\[batch, height"),
     ],

@@ -80,6 +80,8 @@ def _gelu(x: Array) -> Array:
 # In float64, which the results are rounded from.
 ROUNDED: Pairs = {
     "acos": np.arccos,
+    "asin": np.arcsin,
+    "atan": np.arctan,
     "atanh": np.arctanh,
     "cos": np.cos,
     "erf": np.vectorize(erf, otypes=[np.float64]),
@@ -98,6 +100,7 @@ ACTIVATIONS: Pairs = {
     "gelu": _gelu,
     "gelu_quick": lambda x: x / (1 + np.exp(-1.702 * x)),
     "gelu_tanh": lambda x: x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+    "hard_swish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
     "silu": lambda x: x / (1 + np.exp(-x)),
 }
 

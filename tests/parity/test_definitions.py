@@ -61,12 +61,14 @@ def case(op: str, *operands: Any, call: Callable[..., Any] | None = None) -> Cas
 
 X, Y = floats(3, 4), floats(3, 4)
 INTS = whole(-7, -1, 0, 3, 100, -128, dtype="i1")
+BYTES = whole(1, 2, 255, 129, 77, 0, dtype="u1")
 BOOLS = rng.random((3, 4)) < 0.5
 POSITION = whole(2, dtype="i4")
 SLOTS = whole(3, 1, dtype="i4"), whole(4, 0, dtype="i4")  # positions, and slots
 HEADS = floats(2, 3, 4, 8)  # batch, seq, heads, dim
 KEYS, ROWS = floats(2, 2, 8, 6), floats(2, 2, 6, 8)
 IMAGE, FILTER = floats(2, 6, 5, 4), floats(3, 2, 2, 6)
+LINE, VOLUME = floats(2, 6, 4), floats(2, 6, 5, 3, 4)
 WORDS = quants(2, 2, 16, 6 * 4).view("i4")
 IN_BLOCKS = WORDS, scales(2, 2, 2, 6), quants(2, 2, 6, 64), scales(2, 2, 6, 2)
 SLOTS_OF_TWO = whole(3, 1, dtype="i4"), whole(1, 0, dtype="i4")
@@ -123,12 +125,19 @@ def along(names: str, x: Array, axis: int | list[int] | None) -> list[Case]:
 
 
 CASES = [
-    *named("abs ceil cos erf exp floor gelu negative relu round sigmoid silu sin", X),
+    *named("abs ceil cos erf exp floor gelu hard_swish negative relu round sigmoid silu sin", X),
     *named("softplus tanh trunc", X),
     *named("softmax logsoftmax l2_norm", X),
     *named("abs ceil floor negative relu round trunc", INTS),
     *named("log log1p rsqrt sqrt", np.abs(X) + 0.1),
-    *named("acos atanh", np.tanh(X)),
+    *named("acos asin atanh", np.tanh(X)),
+    *named("atan", X),
+    *named("bitwise_and bitwise_or bitwise_xor", INTS, whole(3, -2, 5, -4, 7, 3, dtype="i1")),
+    *named("bitwise_not", INTS),
+    *named("shift_left shift_right", BYTES, whole(0, 1, 7, 8, 200, 3, dtype="u1")),
+    case("bitcast", X, call=lambda x: ops.bitcast(x, DType.int32)),
+    case("bitcast", X, call=lambda x: ops.bitcast(x[0, 0], DType.uint32)),
+    case("bitcast", BYTES, call=lambda x: ops.bitcast(x, DType.int8)),
     case("gelu_quick", X, call=lambda x: ops.gelu(x, "quick")),
     case("gelu_tanh", X, call=lambda x: ops.gelu(x, "tanh")),
     *named("add sub mul div floordiv mod maximum minimum", X, Y),
@@ -282,6 +291,29 @@ CASES = [
         FILTER,
         floats(6),
         call=lambda x, w, b: ops.conv2d(x, w, (2, 1), (1, 2), (1, 0, 2, 1), 2, b),
+    ),
+    *(
+        case(
+            f"conv_transpose{more + 1}d",
+            image,
+            floats(*(2, 3, 2)[: more + 1], 2, 6),
+            floats(6),
+            call=lambda x, w, b, more=more: getattr(ops, f"conv_transpose{more + 1}d")(
+                x, w, 2, 1, [1, -1, *(0, 1) * more], 2, b
+            ),
+        )
+        for more, image in enumerate((LINE, IMAGE, VOLUME))
+    ),
+    case("conv3d", VOLUME, floats(2, 3, 2, 4, 6), call=lambda x, w: ops.conv3d(x, w, 2, 1, 1)),
+    *(
+        case(f"{name}{more + 1}d", image, call=lambda x, call=call: call(x, 2, 2, 1, 1, True))
+        for more, image in enumerate((LINE, IMAGE, VOLUME))
+        for name, call in [
+            ("max_pool", getattr(ops, f"max_pool{more + 1}d")),
+            ("max_pool_indices", ops.max_pool_indices),
+            ("avg_pool", getattr(ops, f"avg_pool{more + 1}d")),
+            ("sum_pool", ops.lp_pool),
+        ]
     ),
     case("max_pool2d", IMAGE, call=lambda x: ops.max_pool2d(x, (2, 3), 2, 1, 1)),
     case("max_pool2d", IMAGE, call=lambda x: ops.max_pool2d(x, (1, 2), (1, 2), ceil_mode=True)),

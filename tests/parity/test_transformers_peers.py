@@ -27,7 +27,7 @@ AMPLIFIED = 10
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("model_type", FAMILIES)
-@settings(max_examples=25, suppress_health_check=[*HealthCheck])
+@settings(max_examples=10, suppress_health_check=[*HealthCheck])
 @given(data=st.data())
 def test_the_same_as_transformers(torch: Any, model_type: str, data: st.DataObject) -> None:
     config = data.draw(configurations(model_type).filter(is_supported), label="configuration")

@@ -23,15 +23,18 @@ class TracedModel:
 
     Args:
         checkpoint: Recognised by a recipe of ours.
+        changes: Other values of the configuration's fields.
 
     Raises:
         ModelMismatch: If no recipe recognises it, or it does not fit its recipe.
     """
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
+    def __init__(self, checkpoint: Checkpoint, **changes: object) -> None:
         planned = plan(find_recipe(checkpoint), checkpoint)
         planned.check()
-        self.module: Architecture = build(planned.recipe.architecture, planned.config)
+        self.module: Architecture = build(
+            planned.recipe.architecture, {**planned.config, **changes}
+        )
         functions = [
             named_graph(entry, graph_of(self.module, entry))
             for entry in self.module.entries()

@@ -71,12 +71,14 @@ def _infer_attention(
     key: TensorType,
     value: TensorType,
     position: TensorType,
+    *sinks: TensorType,
     scale: float,  # noqa: ARG001 - part of the operation's signature
     window: int | None,
     softcap: float | None,
     transposed: bool,
 ) -> tuple[TensorType, ...]:
     require_position(position)
+    require_sinks(query, *sinks)
     _require_cached(key, value)
     batch = require_heads(query)[0]
     return attended(query, key, value, batch, window, softcap, transposed)
@@ -89,16 +91,26 @@ def _infer_slot_attention(
     value: TensorType,
     position: TensorType,
     slot: TensorType,
+    *sinks: TensorType,
     scale: float,  # noqa: ARG001 - part of the operation's signature
     window: int | None,
     softcap: float | None,
     transposed: bool,
 ) -> tuple[TensorType, ...]:
+    require_sinks(query, *sinks)
     _require_cached(key, value)
     require(key.rank == 4, "keys and values have four dimensions")
     require_heads(query)
     require_by_row(query, position, slot)
     return attended(query, key, value, key.shape[0], window, softcap, transposed)
+
+
+def require_sinks(query: TensorType, *sinks: TensorType) -> None:
+    """Require that there are none, or a float32 number for each head of queries."""
+    require(len(sinks) <= 1, "there is one tensor of sinks")
+    heads = require_heads(query)[2]
+    fits = all(kind.dtype is DType.float32 and kind.shape == [heads] for kind in sinks)
+    require(fits, f"sinks are float32[{heads}]")
 
 
 def attended(
@@ -181,6 +193,7 @@ def attention(
     softcap: float | None = None,
     transposed: bool = True,
     slot: TensorLike | None = None,
+    sinks: TensorLike | None = None,
 ) -> Tensor:
     """Causal attention with grouped queries.
 
@@ -198,14 +211,18 @@ def attention(
         slot: Where it is not None, int32 ``[batch]``: for each row of queries, which one of the
             keys and values it sees, of which there may be any number. Positions are int32
             ``[batch]`` then, too. CPUs alone have a kernel for this.
+        sinks: float32 ``[heads]``: the score of one more key of each head, whose value is zero
+            and which all queries see (Xiao et al. 2023, as gpt-oss has it). CPUs alone have a
+            kernel for this.
 
     Returns:
         ``[batch, seq, heads, dim]``.
     """
     options = {**score_options(scale, window, softcap), "transposed": bool(transposed)}
+    further = [] if sinks is None else [sinks]
     if slot is None:
-        return apply("attention", query, key, value, position, **options)[0]
-    return apply("slot_attention", query, key, value, position, slot, **options)[0]
+        return apply("attention", query, key, value, position, *further, **options)[0]
+    return apply("slot_attention", query, key, value, position, slot, *further, **options)[0]
 
 
 def score_options(scale: float, window: int | None, softcap: float | None) -> dict[str, object]:

@@ -1,18 +1,16 @@
-"""Convolutions and pooling of floats; the channels come last unless said otherwise."""
+"""Convolutions of floats; the channels come last unless said otherwise."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Mapping
 
 from maxtool.graph.dim import Dim
 from maxtool.graph.ops.layout import permute
 from maxtool.graph.ops.operation_table import apply, rule
 from maxtool.graph.ops.require import require, require_floats
+from maxtool.graph.ops.windows import SPATIAL, Sizes, Sliding, padding_of, sizes_of
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
-
-Sizes: TypeAlias = "int | Sequence[int]"
 
 # Where the dimensions of a layout are in ours: batch, spatial ones, channels; and for filters
 # rows, columns, channels, features.
@@ -20,13 +18,7 @@ _INPUTS = {"NHWC": (0, 1, 2, 3), "NCHW": (0, 2, 3, 1)}
 _FILTERS = {"RSCF": (0, 1, 2, 3), "FCRS": (2, 3, 1, 0)}
 
 
-def _require_one_float_type(*kinds: TensorType) -> None:
-    for tensor_type in kinds:
-        require_floats(tensor_type)
-        require(tensor_type.dtype is kinds[0].dtype, "operands are of one type; cast the others")
-
-
-@rule("conv1d", "conv2d")
+@rule("conv1d", "conv2d", "conv3d")
 def _infer_convolution(
     x: TensorType,
     weight: TensorType,
@@ -36,9 +28,44 @@ def _infer_convolution(
     padding: tuple[int, ...],
     groups: int,
 ) -> tuple[TensorType, ...]:
-    spatial = len(stride)
-    names = ", ".join(("height", "width")[2 - spatial :])
-    _require_one_float_type(x, weight, bias)
+    kernel, features = _checked(x, weight, bias, len(stride), groups)
+    sizes = Sliding(kernel, stride, dilation, padding).counts(x)
+    return (TensorType(x.dtype, [x.shape[0], *sizes, features], x.device),)
+
+
+@rule("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+def _infer_transposed(
+    x: TensorType,
+    weight: TensorType,
+    bias: TensorType,
+    stride: tuple[int, ...],
+    dilation: tuple[int, ...],
+    padding: tuple[int, ...],
+    groups: int,
+) -> tuple[TensorType, ...]:
+    kernel, features = _checked(x, weight, bias, len(stride), groups)
+    require(min(*stride, *dilation) > 0, "strides and dilations are at least 1")
+    sizes = [
+        _reached(dim, stride[axis], dilation[axis] * (kernel[axis] - 1) - sum(around))
+        for axis, dim in enumerate(x.shape[1:-1])
+        for around in [padding[2 * axis : 2 * axis + 2]]
+    ]
+    return (TensorType(x.dtype, [x.shape[0], *sizes, features], x.device),)
+
+
+def _reached(dim: Dim, stride: int, more: int) -> Dim:
+    """Return the size of what the windows of a dimension reach; ValueError if it is negative."""
+    return (dim - 1) * stride + (more + 1)
+
+
+def _checked(
+    x: TensorType, weight: TensorType, bias: TensorType, spatial: int, groups: int
+) -> tuple[tuple[int, ...], int]:
+    """Return the size of the windows and the number of features, of operands that fit."""
+    names = SPATIAL[spatial]
+    for tensor_type in (x, weight, bias):
+        require_floats(tensor_type)
+        require(tensor_type.dtype is x.dtype, "operands are of one type; cast the others")
     require(x.rank == spatial + 2, f"the input is [batch, {names}, channels]")
     fits = weight.rank == spatial + 2 and weight.shape.is_static and 0 not in weight.shape
     require(fits, f"the filter is [{names}, channels, features], none of them 0 or unknown")
@@ -46,63 +73,7 @@ def _infer_convolution(
     require(groups > 0 and features % groups == 0, f"{features} features in {groups} groups")
     require(x.shape[-1] == inner * groups, f"the input has {inner * groups} channels")
     require(bias.shape == [features], f"the bias has shape [{features}]")
-    sizes = _windows(x, tuple(kernel), stride, dilation, padding, ceil_mode=False)
-    return (TensorType(x.dtype, [x.shape[0], *sizes, features], x.device),)
-
-
-@rule("max_pool2d", "avg_pool2d")
-def _infer_pool(
-    x: TensorType,
-    kernel: tuple[int, ...],
-    stride: tuple[int, ...],
-    dilation: tuple[int, ...],
-    padding: tuple[int, ...],
-    ceil_mode: bool,
-    count_boundary: bool,  # noqa: ARG001 - part of the operation's signature
-) -> tuple[TensorType, ...]:
-    _require_one_float_type(x)
-    require(x.rank == 4 and x.shape[3].is_static, "the input is [batch, height, width, channels]")
-    require(min(kernel) > 0, "a window has rows and columns")
-    covered = all(2 * max(padding[2 * i : 2 * i + 2]) <= size for i, size in enumerate(kernel))
-    require(covered, "padding is at most half a window")
-    sizes = _windows(x, kernel, stride, dilation, padding, ceil_mode)
-    return (TensorType(x.dtype, [x.shape[0], *sizes, x.shape[3]], x.device),)
-
-
-def _windows(
-    x: TensorType,
-    kernel: tuple[int, ...],
-    stride: tuple[int, ...],
-    dilation: tuple[int, ...],
-    padding: tuple[int, ...],
-    ceil_mode: bool,
-) -> list[Dim]:
-    """Return the number of windows that fit along each spatial dimension."""
-    require(min(*stride, *dilation) > 0, "strides and dilations are at least 1")
-    require(min(padding) >= 0, "padding is not negative")
-    sizes = []
-    for axis, size in enumerate(kernel):
-        before, after = padding[2 * axis : 2 * axis + 2]
-        reach, step = dilation[axis] * (size - 1), stride[axis]
-        sizes.append(_fitting(x.shape[axis + 1], before, after - reach, step, ceil_mode))
-    return sizes
-
-
-def _fitting(dim: Dim, before: int, after: int, stride: int, ceil_mode: bool) -> Dim:
-    """Return the number of windows in a dimension that ends with ``after`` starts of windows."""
-    if not dim.is_static:
-        require(
-            stride == 1 and before + after == 0,
-            f"the result's size of the symbolic dimension {dim} is not its own;"
-            " keep it by padding, or make it static",
-        )
-        return dim
-    starts = int(dim) + before + after - 1
-    require(starts >= 0, f"a dimension of {dim} is smaller than a window")
-    count = starts // stride + 1
-    if ceil_mode and starts % stride and count * stride < int(dim) + before:
-        count += 1
-    return Dim(count)
+    return tuple(kernel), features
 
 
 def conv2d(
@@ -137,13 +108,7 @@ def conv2d(
     """
     image = _arranged("input", x, input_layout, _INPUTS)
     weight = _arranged("filter", filter, filter_layout, _FILTERS)
-    options = {
-        "stride": _sizes(stride, 2),
-        "dilation": _sizes(dilation, 2),
-        "padding": _padding(padding, 2),
-        "groups": int(groups),
-    }
-    result = apply("conv2d", image, weight, _bias(bias, weight), **options)[0]
+    result = _convolved("conv2d", image, weight, bias, (stride, dilation, padding), groups)
     return permute(result, (0, 3, 1, 2)) if str(input_layout) == "NCHW" else result
 
 
@@ -160,81 +125,142 @@ def conv1d(
 
     ``padding`` is (before, after) or one number for both.
     """
-    signal, weight = (
-        operand if isinstance(operand, Tensor) else Tensor(operand) for operand in (x, filter)
-    )
-    options = {
-        "stride": _sizes(stride, 1),
-        "dilation": _sizes(dilation, 1),
-        "padding": _sizes(padding, 2),
-        "groups": int(groups),
-    }
-    return apply("conv1d", signal, weight, _bias(bias, weight), **options)[0]
+    return _convolved("conv1d", x, filter, bias, (stride, dilation, padding), groups)
 
 
-def max_pool2d(
-    input: TensorLike,  # noqa: A002 - the reference API's name
-    kernel_size: Sizes,
+def conv3d(
+    x: TensorLike,
+    filter: TensorLike,  # noqa: A002
     stride: Sizes = 1,
     dilation: Sizes = 1,
     padding: Sizes = 0,
-    ceil_mode: bool = False,
+    groups: int = 1,
+    bias: TensorLike | None = None,
 ) -> Tensor:
-    """The maximum of each window of ``[batch, height, width, channels]``; padding never wins."""
-    return _pool("max_pool2d", input, (kernel_size, stride, dilation, padding), ceil_mode, False)
+    """Convolve volumes ``[batch, depth, height, width, channels]``, like `conv2d`.
+
+    ``filter`` is ``[depth, height, width, channels / groups, features]``, and ``padding`` has two
+    numbers for each dimension in turn, or one.
+    """
+    return _convolved("conv3d", x, filter, bias, (stride, dilation, padding), groups)
 
 
-def avg_pool2d(
-    input: TensorLike,  # noqa: A002
-    kernel_size: Sizes,
+def conv_transpose1d(
+    x: TensorLike,
+    filter: TensorLike,  # noqa: A002
     stride: Sizes = 1,
     dilation: Sizes = 1,
     padding: Sizes = 0,
-    ceil_mode: bool = False,
-    count_boundary: bool = True,
+    groups: int = 1,
+    bias: TensorLike | None = None,
+    output_padding: Sizes = 0,
 ) -> Tensor:
-    """The mean of each window of ``[batch, height, width, channels]``.
+    """Convolve ``[batch, length, channels]`` transposed, like `conv_transpose2d`."""
+    window = (stride, dilation, padding)
+    return _transposed("conv_transpose1d", x, filter, bias, window, groups, output_padding)
+
+
+def conv_transpose2d(
+    x: TensorLike,
+    filter: TensorLike,  # noqa: A002
+    stride: Sizes = 1,
+    dilation: Sizes = 1,
+    padding: Sizes = 0,
+    groups: int = 1,
+    bias: TensorLike | None = None,
+    output_padding: Sizes = 0,
+) -> Tensor:
+    """Convolve images transposed: each input pixel adds its products to a window of the output.
 
     Args:
-        input: Floats.
-        kernel_size: Of the window, (height, width) or one number for both, as all below.
-        stride: Pixels from one window to the next.
-        dilation: Pixels from one row or column of a window to the next.
-        padding: Zeros on either side.
-        ceil_mode: Whether a last window that reaches beyond the padding is computed too.
-        count_boundary: Whether the padding counts in the divisor.
+        x: ``[batch, height, width, channels]``, floats.
+        filter: ``[height, width, channels / groups, features]``, of the type of ``x``.
+        stride: Output pixels from one window to the next, (height, width) or one number for both.
+        dilation: Output pixels from one row or column of a window to the next, likewise.
+        padding: What is cut off the output: (above, below, left, right), (height, width) or one
+            number. Negative numbers add pixels that have the bias alone.
+        groups: Parts of the channels, and of the features in the same order.
+        bias: ``[features]``, added.
+        output_padding: What less is cut off below and to the right.
+
+    Returns:
+        ``[batch, height, width, features]``; a height is ``(input - 1) * stride + dilation *
+        (kernel - 1) + 1``, and what is cut off less. It may follow from a symbolic one.
+
+    Raises:
+        ValueError: If the operands do not fit.
     """
-    sizes = (kernel_size, stride, dilation, padding)
-    return _pool("avg_pool2d", input, sizes, ceil_mode, count_boundary)
+    window = (stride, dilation, padding)
+    return _transposed("conv_transpose2d", x, filter, bias, window, groups, output_padding)
 
 
-def _pool(
-    name: str, x: TensorLike, sizes: tuple[Sizes, ...], ceil_mode: bool, counts: bool
+def conv_transpose3d(
+    x: TensorLike,
+    filter: TensorLike,  # noqa: A002
+    stride: Sizes = 1,
+    dilation: Sizes = 1,
+    padding: Sizes = 0,
+    groups: int = 1,
+    bias: TensorLike | None = None,
+    output_padding: Sizes = 0,
 ) -> Tensor:
-    kernel, stride, dilation = (_sizes(setting, 2) for setting in sizes[:3])
-    window = {"kernel": kernel, "stride": stride, "dilation": dilation}
-    options = {"ceil_mode": bool(ceil_mode), "count_boundary": bool(counts)}
-    return apply(name, x, **window, padding=_padding(sizes[3], 2), **options)[0]
+    """Convolve ``[batch, depth, height, width, channels]`` transposed, like `conv_transpose2d`."""
+    window = (stride, dilation, padding)
+    return _transposed("conv_transpose3d", x, filter, bias, window, groups, output_padding)
 
 
-def _sizes(given: Sizes, count: int) -> tuple[int, ...]:
-    sizes = (given,) * count if isinstance(given, int) else tuple(int(size) for size in given)
-    require(len(sizes) == count, f"one number or {count}, not {list(sizes)}")
-    return sizes
+def _transposed(
+    name: str,
+    x: TensorLike,
+    weight: TensorLike,
+    bias: TensorLike | None,
+    window: tuple[Sizes, Sizes, Sizes],
+    groups: int,
+    output_padding: Sizes,
+) -> Tensor:
+    stride, dilation, padding = window
+    spatial = int(name[-2])
+    more = sizes_of(output_padding, spatial)
+    cut = tuple(
+        size - more[number // 2] * (number % 2)
+        for number, size in enumerate(padding_of(padding, spatial))
+    )
+    return _convolved(name, x, weight, bias, (stride, dilation, cut), groups)
 
 
-def _padding(sizes: Sizes, count: int) -> tuple[int, ...]:
-    """(before, after) of each dimension."""
-    if not isinstance(sizes, int) and len(sizes) == 2 * count:
-        return _sizes(sizes, 2 * count)
-    return tuple(one for size in _sizes(sizes, count) for one in (size, size))
+def _convolved(
+    name: str,
+    x: TensorLike,
+    weight: TensorLike,
+    bias: TensorLike | None,
+    window: tuple[Sizes, Sizes, Sizes],
+    groups: int,
+) -> Tensor:
+    """Apply the operation of a name, which ends with the number of spatial dimensions."""
+    spatial = int(name[-2])
+    image, filters = _tensor(x), _tensor(weight)
+    stride, dilation, padding = window
+    return apply(
+        name,
+        image,
+        filters,
+        _bias(bias, filters),
+        stride=sizes_of(stride, spatial),
+        dilation=sizes_of(dilation, spatial),
+        padding=padding_of(padding, spatial),
+        groups=int(groups),
+    )[0]
+
+
+def _tensor(operand: TensorLike) -> Tensor:
+    return operand if isinstance(operand, Tensor) else Tensor(operand)
 
 
 def _arranged(
     what: str, tensor_like: TensorLike, layout: str, known: Mapping[str, tuple[int, ...]]
 ) -> Tensor:
     """Permute four dimensions from a layout into ours; other ranks are refused later."""
-    tensor = tensor_like if isinstance(tensor_like, Tensor) else Tensor(tensor_like)
+    tensor = _tensor(tensor_like)
     order = known.get(str(layout))
     if order is None:
         raise ValueError(f"conv2d: {what}_layout is {' or '.join(known)}, not {layout}")

@@ -18,9 +18,23 @@ from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
 __all__ = ["abs", "ceil", "floor", "negate", "negative", "relu", "round", "trunc"]
-__all__ += ["acos", "atanh", "cos", "erf", "exp", "log", "log1p", "rsqrt", "sin", "sqrt", "tanh"]
+__all__ += [
+    "acos",
+    "asin",
+    "atan",
+    "atanh",
+    "cos",
+    "erf",
+    "exp",
+    "log",
+    "log1p",
+    "rsqrt",
+    "sin",
+    "sqrt",
+    "tanh",
+]
 __all__ += ["add", "div", "floordiv", "maximum", "minimum", "mod", "mul", "pow", "sub"]
-__all__ += ["cast", "clamp", "clip", "gelu", "sigmoid", "silu", "softplus"]
+__all__ += ["cast", "clamp", "clip", "gelu", "hard_swish", "sigmoid", "silu", "softplus"]
 
 # The forms of :func:`gelu` by the name of the approximation.
 GELU = {"none": "gelu", "quick": "gelu_quick", "tanh": "gelu_tanh"}
@@ -87,6 +101,8 @@ trunc = _of_numbers("trunc", "``x`` without its digits after the point, in the t
 relu = _of_numbers("relu", "``max(x, 0)``.")
 
 acos = _of_floats("acos", "The angle in radians whose cosine is ``x``; NaN outside of -1 to 1.")
+asin = _of_floats("asin", "The angle in radians whose sine is ``x``; NaN outside of -1 to 1.")
+atan = _of_floats("atan", "The angle in radians, of -pi / 2 to pi / 2, whose tangent is ``x``.")
 atanh = _of_floats("atanh", "The number whose hyperbolic tangent is ``x``; NaN outside of -1 to 1.")
 cos = _of_floats("cos", "The cosine of ``x``, an angle in radians.")
 erf = _of_floats("erf", "The error function of ``x``.")
@@ -98,6 +114,9 @@ sqrt = _of_floats("sqrt", "The square root of ``x``.")
 rsqrt = _of_floats("rsqrt", "One over the square root of ``x``.")
 tanh = _of_floats("tanh", "The hyperbolic tangent of ``x``.")
 sigmoid = _of_floats("sigmoid", "``1 / (1 + exp(-x))``.")
+hard_swish = _of_floats(
+    "hard_swish", "``x * min(max(x / 6 + 1 / 2, 0), 1)``, of MobileNetV3 (arXiv:1905.02244)."
+)
 silu = _of_floats("silu", "``x * sigmoid(x)``, also called swish.")
 softplus = _of_floats(
     "softplus", "``log(1 + exp(x))``, a smooth ``max(x, 0)``, computed so that nothing overflows."

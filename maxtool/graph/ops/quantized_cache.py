@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from maxtool.dtype import DType
-from maxtool.graph.ops.caching import attended, require_by_row, score_options
+from maxtool.graph.ops.caching import attended, require_by_row, require_sinks, score_options
 from maxtool.graph.ops.operation_table import apply, rule
 from maxtool.graph.ops.require import require, require_float32, require_heads, require_position
 from maxtool.graph.tensor import Tensor, TensorLike
@@ -28,7 +28,7 @@ def _infer_quantized(x: TensorType, packed: bool) -> tuple[TensorType, ...]:
     )
 
 
-@rule("quantized_attention", numbers={5: DType.int32, 6: DType.int32})
+@rule("quantized_attention", numbers={5: DType.int32})
 def _infer_attention(
     query: TensorType,
     key: TensorType,
@@ -36,11 +36,13 @@ def _infer_attention(
     value: TensorType,
     value_scale: TensorType,
     position: TensorType,
-    *slot: TensorType,
+    *further: TensorType,
     scale: float,  # noqa: ARG001 - part of the operation's signature
     window: int | None,
     softcap: float | None,
 ) -> tuple[TensorType, ...]:
+    slot = [kind for kind in further if kind.dtype is DType.int32]
+    require_sinks(query, *(kind for kind in further if kind.dtype is not DType.int32))
     if slot:
         require_by_row(query, position, *slot)
     else:
@@ -91,6 +93,7 @@ def quantized_attention(
     window: int | None = None,
     softcap: float | None = None,
     slot: TensorLike | None = None,
+    sinks: TensorLike | None = None,
 ) -> Tensor:
     """Causal attention over keys and values in blocks. CPUs alone have a kernel for this.
 
@@ -110,7 +113,8 @@ def quantized_attention(
         window: How many keys a query sees at most.
         softcap: The soft cap of scores.
         slot: Which rows of keys and values are seen.
+        sinks: The score of one more key of each head.
     """
-    places = [position] if slot is None else [position, slot]
+    places = [position, *(each for each in (slot, sinks) if each is not None)]
     options = score_options(scale, window, softcap)
     return apply("quantized_attention", query, *key, *value, *places, **options)[0]

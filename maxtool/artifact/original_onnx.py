@@ -1,0 +1,80 @@
+"""The original ONNX model, run by onnxruntime: a reading of the file that is not ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from maxtool.artifact.contents import Contents, NamedGraph
+from maxtool.errors import ConfigurationError, MachineLacks
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+ONNXRUNTIME = "onnxruntime"
+INSTALL = "pip install 'maxtool[onnxruntime]'"
+FATAL = 4
+"""Of the severities of onnxruntime's log the one that says nothing of what is refused anyway."""
+
+
+def require() -> None:
+    """Require that onnxruntime is here, before any work is done."""
+    if find_spec(ONNXRUNTIME) is None:
+        what = "--check onnxruntime needs onnxruntime, which this Python lacks"
+        raise MachineLacks(what, hint=INSTALL)
+
+
+class OriginalOnnx:
+    """The function of an artifact of an ONNX model, computed by onnxruntime on the CPU."""
+
+    def __init__(
+        self,
+        file: Path,
+        contents: Contents,
+        names: tuple[Sequence[str], Sequence[str]],
+        fixed: Mapping[str, Array],
+    ) -> None:
+        """``names`` are those of inputs and outputs in the model, in the function's order."""
+        import onnxruntime
+
+        (self._function,) = contents.functions
+        self._file, self._fixed = file, fixed
+        self._inputs, self._outputs = names
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = FATAL
+        try:
+            self._session = onnxruntime.InferenceSession(
+                str(file), options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:
+            raise self._refused(error) from error
+
+    def entry(self, name: str) -> NamedGraph:  # noqa: ARG002 - there is one
+        """The function."""
+        return self._function
+
+    def new_state(self, **_sizes: int) -> dict[str, Any]:
+        """The state of a text, of which a model has none."""
+        return {}
+
+    def run(
+        self,
+        name: str,  # noqa: ARG002 - there is one
+        inputs: Mapping[str, Array],
+        state: object = None,  # noqa: ARG002 - there is none
+    ) -> dict[str, Array]:
+        """The outputs by their names in the artifact."""
+        given = (inputs[own] for own in self._function.inputs)
+        feed = {**self._fixed, **dict(zip(self._inputs, given, strict=True))}
+        try:
+            results = self._session.run(list(self._outputs), feed)
+        except Exception as error:
+            raise self._refused(error) from error
+        return dict(zip(self._function.outputs, results, strict=True))
+
+    def _refused(self, error: Exception) -> ConfigurationError:
+        what = f"onnxruntime cannot run this model: {error!s:.300}"
+        return ConfigurationError(what, file=self._file, hint="try --check graph")

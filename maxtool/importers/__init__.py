@@ -1,0 +1,1 @@
+"""Importers: graphs of other formats as graphs of operations."""

@@ -1,0 +1,101 @@
+"""Operators that interpolate: images of other sizes, and places that a grid says."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from maxtool.graph import Tensor, ops
+from maxtool.importers.onnx.operator_call import OperatorCall, axis_in
+from maxtool.importers.onnx.operator_table import operator
+from maxtool.importers.onnx.operators.convolving import channels_first, channels_last
+from maxtool.importers.onnx.refusals import require
+
+CROPPING = "tf_crop_and_resize"
+GRID_MODES = {"bilinear": "linear", "bicubic": "cubic"}
+
+
+def _grown(size: int, scale: float) -> int:
+    """A size times its scale, rounded down after a product in float32, of which scales are.
+
+    So 10 times 0.7 are 7, as exporters and onnxruntime have it, and not 6.
+    """
+    return math.floor(np.float32(size) * np.float32(scale))
+
+
+def _scaled(x: Tensor, scales: list[float], mode: str, coordinates: str = "asymmetric") -> Tensor:
+    """Scale each dimension, nearest elements being those before."""
+    require(len(scales) == x.rank, f"{len(scales)} scales for {x.rank} dimensions")
+    axes = [axis for axis, scale in enumerate(scales) if scale != 1]
+    require(all(x.shape[axis].is_static for axis in axes), "a named size cannot be scaled")
+    sizes = [_grown(int(x.shape[axis]), scales[axis]) for axis in axes]
+    given = [scales[axis] for axis in axes]
+    return ops.resize(x, sizes, axes, mode, coordinates, scales=given, rounding="floor")
+
+
+@operator("Upsample", since=1)
+def upsample_by_attribute(call: OperatorCall) -> Tensor:
+    """Scales as an attribute."""
+    scales = [float(one) for one in call.attribute("scales")]
+    return _scaled(call.x(), scales, call.text("mode", "nearest"))
+
+
+@operator("Upsample", since=9)
+@operator("Resize", since=10)
+def upsample(call: OperatorCall) -> Tensor:
+    """Scales as an operand."""
+    scales = [float(one) for one in call.known(1)]
+    return _scaled(call.x(), scales, call.text("mode", "nearest"))
+
+
+@operator("Resize", since=11)
+def resize(call: OperatorCall) -> Tensor:
+    """Other sizes, by scales or as they are given."""
+    call.decide(1, 2, 3)
+    x = call.x()
+    axes = [axis_in(axis, x.rank) for axis in call.numbers("axes", range(x.rank))]
+    coordinates = call.text("coordinate_transformation_mode", "half_pixel")
+    by_size = call.has(3) and call.known(3).size > 0
+    scales = None if by_size else [float(one) for one in call.known(2)]
+    require(len(call.ints(3) if by_size else scales or []) == len(axes), "scales do not fit axes")
+    kept = [
+        at
+        for at, axis in enumerate(axes)
+        if coordinates == CROPPING
+        or (call.ints(3)[at] != x.shape[axis] if scales is None else scales[at] != 1)
+    ]
+    require(all(x.shape[axes[at]].is_static for at in kept), "a named size cannot be scaled")
+    before = [int(x.shape[axes[at]]) for at in kept]
+    if scales is None:
+        sizes = [call.ints(3)[at] for at in kept]
+    else:
+        sizes = [_grown(size, scales[at]) for size, at in zip(before, kept, strict=True)]
+    regions = None
+    if coordinates == CROPPING:
+        roi = [float(one) for one in call.known(1)]
+        regions = [(roi[at], roi[at + len(axes)]) for at in kept]
+    return ops.resize(
+        x,
+        sizes,
+        [axes[at] for at in kept],
+        call.text("mode", "nearest"),
+        coordinates,
+        scales=None if scales is None else [scales[at] for at in kept],
+        rounding=call.text("nearest_mode", "round_prefer_floor"),
+        cubic_coefficient=call.real("cubic_coeff_a", -0.75),
+        antialias=call.flag("antialias"),
+        exclude_outside=call.flag("exclude_outside"),
+        regions=regions,
+        extrapolation=call.real("extrapolation_value", 0.0),
+        keep_aspect=call.text("keep_aspect_ratio_policy", "stretch"),
+    )
+
+
+@operator("GridSample")
+def grid_sample(call: OperatorCall) -> Tensor:
+    """Images read at places between their pixels, channels first."""
+    mode = call.text("mode", "linear" if call.opset >= 20 else "bilinear")
+    padding, corners = call.text("padding_mode", "zeros"), call.flag("align_corners")
+    image, mode = channels_last(call.x(0)), GRID_MODES.get(mode, mode)
+    return channels_first(ops.grid_sample(image, call.x(1), mode, padding, corners))

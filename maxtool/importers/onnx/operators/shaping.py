@@ -1,0 +1,289 @@
+"""Operators that change shapes, join, cut, repeat and pad."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from maxtool.graph import Dim, Shape, Tensor, ops
+from maxtool.graph.ops.elementwise import broadcast
+from maxtool.graph.ops.slicing import IndexRange, cut
+from maxtool.importers.onnx.operator_call import OperatorCall, axis_in
+from maxtool.importers.onnx.operator_table import operator
+from maxtool.importers.onnx.refusals import require
+from maxtool.importers.onnx.values import Size, is_never_negative, known
+
+END = 1 << 31
+"""Ends from here on mean the end of the dimension."""
+
+
+@operator("Reshape")
+def reshape(call: OperatorCall) -> Tensor:
+    """The same elements in another shape: 0 keeps a size, -1 is what is left."""
+    x, sizes = call.x(), call.sizes(1)
+    if not call.flag("allowzero"):
+        require(
+            all(size != 0 or index < x.rank for index, size in enumerate(sizes)),
+            "a 0 in the shape stands for a size that the input does not have",
+        )
+        sizes = [x.shape[index] if size == 0 else size for index, size in enumerate(sizes)]
+    return ops.reshape(x, sizes)
+
+
+@operator("Transpose")
+def transpose(call: OperatorCall) -> Tensor:
+    """The dimensions in another order."""
+    x = call.x()
+    return ops.permute(x, call.numbers("perm", range(x.rank)[::-1]))
+
+
+@operator("Flatten")
+def flatten(call: OperatorCall) -> Tensor:
+    """A matrix: the dimensions before an axis joined, and the others."""
+    x = call.x()
+    axis = call.number("axis", 1)
+    require(-x.rank <= axis <= x.rank, f"there is no dimension {axis} in {x.rank}")
+    axis = axis + x.rank if axis < 0 else axis
+    return ops.reshape(x, [x.shape[:axis].volume(), x.shape[axis:].volume()])
+
+
+def axes_given(call: OperatorCall, default: Sequence[int] | None = None) -> list[int]:
+    """The axes, an attribute once and an input now."""
+    return call.ints(1) if call.has(1) else call.numbers("axes", default)
+
+
+@operator("Squeeze")
+def squeeze(call: OperatorCall) -> Tensor:
+    """The elements without dimensions of size 1: those that are named, else all."""
+    x = call.x()
+    ones = [axis for axis, dim in enumerate(x.shape) if dim == 1]
+    axes = {axis_in(axis, x.rank) for axis in axes_given(call, ones)}
+    require(all(x.shape[axis] == 1 for axis in axes), f"not all of {sorted(axes)} are of size 1")
+    return ops.reshape(x, [dim for axis, dim in enumerate(x.shape) if axis not in axes])
+
+
+@operator("Unsqueeze")
+def unsqueeze(call: OperatorCall) -> Tensor:
+    """The elements with dimensions of size 1 more."""
+    x, given = call.x(), axes_given(call)
+    rank = x.rank + len(given)
+    axes = {axis_in(axis, rank) for axis in given}
+    require(len(axes) == len(given), f"an axis is twice among {given}")
+    dims = iter(x.shape)
+    return ops.reshape(x, [1 if axis in axes else next(dims) for axis in range(rank)])
+
+
+@operator("Concat")
+def concat(call: OperatorCall) -> Tensor:
+    """Tensors one after the other along an axis."""
+    tensors = call.tensors()
+    return ops.concat(tensors, call.axis(tensors[0].rank))
+
+
+@operator("Split")
+def split(call: OperatorCall) -> list[Tensor]:
+    """Pieces along an axis: of sizes that are given, else equal but perhaps for the last."""
+    x = call.x()
+    axis = call.axis(x.rank, 0)
+    return ops.split(x, _piece_sizes(call, x.shape[axis]), axis)
+
+
+def _piece_sizes(call: OperatorCall, whole: Dim) -> list[Size]:
+    if call.has(1):
+        return call.sizes(1)
+    if "split" in call.attributes:
+        return [*call.numbers("split")]
+    count = call.number("num_outputs", len(call.results))
+    require(count > 0, "it has no outputs")
+    if not whole.is_static:
+        return [whole // count] * count
+    each = -(-int(whole) // count)
+    return [min(each, int(whole) - each * index) for index in range(count)]
+
+
+@operator("Slice", since=1)
+def slice_by_attributes(call: OperatorCall) -> Tensor:
+    """Ranges as attributes."""
+    starts, ends = call.numbers("starts"), call.numbers("ends")
+    axes = call.numbers("axes", range(len(starts)))
+    return _sliced(call, starts, ends, axes, [1] * len(starts))
+
+
+@operator("Slice", since=10)
+def slice_(call: OperatorCall) -> Tensor:
+    """Ranges as operands."""
+    call.decide(1, 2, 3, 4)
+    starts, ends = call.sizes(1), call.sizes(2)
+    axes = call.ints(3) if call.has(3) else list(range(len(starts)))
+    steps = call.ints(4) if call.has(4) else [1] * len(starts)
+    return _sliced(call, starts, ends, axes, steps)
+
+
+def _sliced(
+    call: OperatorCall,
+    starts: Sequence[Size],
+    ends: Sequence[Size],
+    axes: Sequence[int],
+    steps: Sequence[int],
+) -> Tensor:
+    require(len(starts) == len(ends) == len(axes) == len(steps), "its ranges are not as many")
+    x = call.x()
+    index = [slice(None)] * x.rank
+    for start, end, given, step in zip(starts, ends, axes, steps, strict=True):
+        axis = axis_in(given, x.rank)
+        require(step != 0, "a step is 0")
+        if isinstance(end, Dim) and end == x.shape[axis]:
+            end = END
+        if isinstance(start, Dim) or isinstance(end, Dim):
+            x = _between(call, x, axis, (start, end, step))
+        else:
+            index[axis] = _range(start, end, step)
+    return ops.slice_tensor(x, tuple(index))
+
+
+def _range(start: int, end: int, step: int) -> slice:
+    first = None if (step < 0 and start >= END) else start
+    return slice(first, None if abs(end) >= END and (end > 0) == (step > 0) else end, step)
+
+
+def _between(call: OperatorCall, x: Tensor, axis: int, bounds: tuple[Size, Size, int]) -> Tensor:
+    """The elements between two places of which one is a named size.
+
+    It is that of the dimension, or where those of a dimension of known size end: then no call may
+    bring a larger one.
+    """
+    whole, (start, end, step) = x.shape[axis], bounds
+    require(step == 1, "a range that ends at a named size has the step 1")
+    first, stop = _place(whole, start), _place(whole, end)
+    if whole.is_static:
+        _bound(call, stop, int(whole))
+    else:
+        inside = isinstance(whole.value, str) and {*first.names(), *stop.names()} <= {whole.value}
+        inside = inside and is_never_negative(whole.polynomial - stop.polynomial)
+        why = f"whether {first} to {stop} is inside a dimension of {whole} is not known in advance"
+        require(inside, f"{why}; --shape gives sizes")
+    require(
+        first.is_static or _is_ordered(first, stop, whole),
+        f"whether {first} is at most {stop} is not known in advance; --shape gives sizes",
+    )
+    ranges = [*map(IndexRange.all, x.shape)]
+    ranges[axis] = IndexRange(first, 1, stop - first)
+    return cut(x, ranges)
+
+
+def _is_ordered(first: Dim, stop: Dim, whole: Dim) -> bool:
+    """Return whether a range begins in its dimension, and does not end before it begins."""
+    length = stop.polynomial - first.polynomial
+    ends = stop == whole or is_never_negative(length)
+    return is_never_negative(first.polynomial) and ends
+
+
+def _bound(call: OperatorCall, stop: Dim, whole: int) -> None:
+    """Let no call bring a size with which a range ends beyond a dimension."""
+    names, terms = stop.names(), stop.polynomial.terms
+    growing = len(names) == 1 and all(factor > 0 for product, factor in terms if product)
+    why = f"whether {stop} is inside a dimension of {whole} is not known in advance"
+    require(growing and stop.size({names[0]: 1}) <= whole, f"{why}; --shape gives sizes")
+    low, high = 1, whole + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if stop.size({names[0]: middle}) <= whole else (low, middle)
+    call.at_most(names[0], low)
+
+
+def _place(whole: Dim, place: Size) -> Dim:
+    if isinstance(place, Dim):
+        return place
+    return whole if place >= END else whole + place if place < 0 else Dim(place)
+
+
+@operator("Expand")
+def expand(call: OperatorCall) -> Tensor:
+    """Repeated along dimensions that are 1 or missing."""
+    x, sizes = call.x(), call.sizes(1)
+    return ops.broadcast_to(x, broadcast(x.shape, Shape([Dim(size) for size in sizes])))
+
+
+@operator("Tile")
+def tile(call: OperatorCall) -> Tensor:
+    """Repeated as a whole along each dimension."""
+    return ops.tile(call.x(), call.sizes(1))
+
+
+@operator("Pad", since=1)
+def pad_by_attributes(call: OperatorCall) -> Tensor:
+    """Padding as attributes."""
+    x = call.x()
+    value = known(np.array(call.real("value", 0.0), x.dtype.to_numpy()))
+    return _padded(
+        x, call.numbers("pads"), list(range(x.rank)), call.text("mode", "constant"), value
+    )
+
+
+@operator("Pad", since=11)
+def pad(call: OperatorCall) -> Tensor:
+    """Padding as operands: numbers before, then numbers after, each axis; negative ones cut."""
+    call.decide(1, 3)
+    x = call.x()
+    axes = [axis_in(axis, x.rank) for axis in call.ints(3)] if call.has(3) else [*range(x.rank)]
+    zero = known(np.zeros((), x.dtype.to_numpy()))
+    value = ops.reshape(call.x(2), []) if call.has(2) else zero
+    return _padded(x, call.ints(1), axes, call.text("mode", "constant"), value)
+
+
+def _padded(x: Tensor, pads: list[int], axes: list[int], mode: str, value: Tensor) -> Tensor:
+    require(len(pads) == 2 * len(axes), f"{len(pads)} pads for {len(axes)} axes")
+    pairs = {axis: (pads[at], pads[at + len(axes)]) for at, axis in enumerate(axes)}
+    before, after = ([pairs.get(axis, (0, 0))[side] for axis in range(x.rank)] for side in range(2))
+    if mode != "constant":
+        return _mirrored(x, before, after, mode)
+    cuts = [
+        slice(max(-low, 0), -max(-high, 0) or None) for low, high in zip(before, after, strict=True)
+    ]
+    x = ops.slice_tensor(x, tuple(cuts)) if any(one != slice(0, None) for one in cuts) else x
+    grown = [max(size, 0) for pair in zip(before, after, strict=True) for size in pair]
+    return ops.pad(x, grown, value=value) if any(grown) else x
+
+
+MODES = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}
+
+
+def _mirrored(x: Tensor, before: list[int], after: list[int], mode: str) -> Tensor:
+    """Padded with elements of the tensor itself, along each axis in turn."""
+    require(mode in MODES, f"there is no mode {mode!r}")
+    for axis, (low, high) in enumerate(zip(before, after, strict=True)):
+        if not low and not high:
+            continue
+        require(x.shape[axis].is_static, f"padding of a named size by the mode {mode}")
+        kept = np.arange(int(x.shape[axis]))[max(-low, 0) : -max(-high, 0) or None]
+        widths = (max(low, 0), max(high, 0))
+        places = np.pad(kept, widths, MODES[mode])  # type: ignore[call-overload]
+        x = ops.gather(x, known(places.astype(np.int64)), axis)
+    return x
+
+
+@operator("DepthToSpace")
+def depth_to_space(call: OperatorCall) -> Tensor:
+    """Channels laid out in blocks of pixels."""
+    x, block = call.x(), call.number("blocksize")
+    batch, channels, *sizes = x.shape
+    if call.text("mode", "DCR") == "DCR":
+        apart = ops.reshape(x, [batch, block, block, channels // (block * block), *sizes])
+        moved = ops.permute(apart, (0, 3, 4, 1, 5, 2))
+    else:
+        apart = ops.reshape(x, [batch, channels // (block * block), block, block, *sizes])
+        moved = ops.permute(apart, (0, 1, 4, 2, 5, 3))
+    return ops.reshape(moved, [batch, channels // (block * block), *(dim * block for dim in sizes)])
+
+
+@operator("SpaceToDepth")
+def space_to_depth(call: OperatorCall) -> Tensor:
+    """Blocks of pixels laid out as channels."""
+    x, block = call.x(), call.number("blocksize")
+    batch, channels, height, width = x.shape
+    rows, columns = height // block, width // block
+    apart = ops.reshape(x, [batch, channels, rows, block, columns, block])
+    order = (0, 3, 5, 1, 2, 4) if call.text("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    moved = ops.permute(apart, order)
+    return ops.reshape(moved, [batch, channels * (block * block), rows, columns])
