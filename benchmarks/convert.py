@@ -49,7 +49,7 @@ def main() -> None:
         }
         for command in commands.values():  # modules compiled, and the source in memory
             subprocess.run(command, check=True, capture_output=True)
-        times = in_turns(commands, arguments.rounds)
+        times = in_turns(commands, arguments.rounds, (converted, copied))
         (wall, processor), (copy_wall, copy_processor) = times["maxtool"], times["copy"]
         print(
             f"{weights.stat().st_size / 1e9:.2f} GB: maxtool {wall:.2f} s, {processor:.2f} s of"

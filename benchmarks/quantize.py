@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +61,9 @@ def main() -> None:
                 ],
             }
             subprocess.run(commands["maxtool"], check=True, capture_output=True)
-            _show(name, in_turns(commands, arguments.rounds), same=_same(*outputs))
+            times = in_turns(commands, arguments.rounds, outputs)
+            subprocess.run(commands["maxtool"], check=True, capture_output=True)
+            _show(name, times, same=_same(*outputs))
 
 
 def _source(folder: Path, shape: str) -> Path:
@@ -82,11 +85,19 @@ def _ours(source: Path, output: Path, name: str) -> list[str]:
     return [sys.executable, "-m", "maxtool", "convert", *options]
 
 
-def in_turns(commands: dict[str, list[str]], rounds: int) -> dict[str, Times]:
-    """Medians of wall and processor time, in seconds."""
+def in_turns(
+    commands: dict[str, list[str]], rounds: int, outputs: Sequence[Path]
+) -> dict[str, Times]:
+    """Medians of wall and processor time, in seconds.
+
+    ``outputs`` are removed before each run: one side would overwrite its own in place, and the
+    other keep it until the new one is whole.
+    """
     taken: dict[str, list[Times]] = defaultdict(list)
     for _ in range(rounds):
         for side, command in commands.items():
+            for output in outputs:
+                output.unlink(missing_ok=True)
             taken[side].append(_timed(command))
     return {side: _medians(times) for side, times in taken.items()}
 

@@ -15,18 +15,21 @@ from maxtool.compiler.cpu_target import HOST_CPU, TILES, CpuTarget
 
 DATA = Path(__file__).resolve().parent / "data"
 DECODERS = "artifact/test_families.py::test_a_folder_computes_what_was_recorded"
+IMAGE_ENCODERS = "artifact/test_image_encoders.py::test_check_passes"
 ENCODERS = "artifact/test_encoders.py::test_check_passes"
 
 # Each kernel of a CPU, and the test that is run for it.
 KERNELS = {
     "AddPositions": "graph/test_positions.py::test_learned_positions[21-float32]",
-    "Attention": "compiler/kernels/test_attention.py::test_attention[4-2-80-None]",
+    "CausalAttention": "compiler/kernels/test_attention.py::test_attention[4-2-80-None]",
     "BlockAttention": "compiler/kernels/test_block_attention.py"
     "::test_what_numpy_computes[padding-True-True]",
     "CacheWrite": "compiler/test_caches.py"
     "::test_attention_over_a_cache_of_any_form[None-None-False-DType.float16]",
     "Convolution": "graph/test_convolution.py::test_convolution[float32]",
     "CumsumRows": "graph/test_reduction.py::test_running_sums_in_each_direction",
+    "DepthwiseConvolution": "compiler/test_convolutions.py::test_depthwise[taps0-window0-37]",
+    "DirectConvolution": "compiler/test_convolutions.py::test_direct[size4-5-7-taps4-window4]",
     "DotAttention": "graph/test_dot_attention.py::test_what_numpy_computes[float64]",
     "PackedEmbedding": "compiler/kernels/test_rowwise.py::test_embedding[37-20-float16]",
     "PackedExpertLinear": "compiler/kernels/test_experts.py::test_expert_linear[37-21-float32]",
@@ -44,6 +47,7 @@ KERNELS = {
     "Permute": "graph/test_layout.py::test_orders_of_dimensions[DType.int16]",
     "Pointwise": "compiler/kernels/test_special.py::test_a_function[gelu]",
     "Pool": "graph/test_convolution.py::test_pooling[float32]",
+    "PoolIndices": "graph/test_image_operations.py::test_where_the_largest_are",
     "QuantizedAttention": "compiler/kernels/test_quantized_cache.py::test_attention_by_slot",
     "QuantizedEmbedding": "compiler/kernels/test_quantized.py::test_rows_of_a_table[Q4_K]",
     "QuantizedExpertLinear": "compiler/kernels/test_quantized.py::test_experts[1-2-Q4_K]",
@@ -121,8 +125,16 @@ def below(target: CpuTarget) -> Level | None:
     return BELOW.get(target.tile.width)
 
 
+# Recipes of models that cannot be recorded so.
+OTHERWISE = {"gpt_oss_mxfp4": "recipe/test_gpt_oss.py::test_blocks_mean_the_plain_numbers"}
+
+
 def test_of(recipe: str, architecture: str) -> str:
     """Return the test of a recipe: of the tiny model that has its name, or of its recordings."""
+    if recipe in OTHERWISE:
+        return OTHERWISE[recipe]
+    if architecture == "image_encoder":
+        return f"{IMAGE_ENCODERS}[{recipe}]"
     tiny = f"tiny-{recipe.replace('_', '-')}"
     if not (DATA / tiny).is_dir():
         return f"variants/test_random.py::test_a_family[{recipe}]"

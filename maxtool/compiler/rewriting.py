@@ -9,9 +9,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
+from maxtool.compiler.fusion.activation_fusions import ACTIVATION_FUSIONS
 from maxtool.compiler.fusion.attention_fusions import ATTENTION_FUSIONS
 from maxtool.compiler.fusion.cache_fusions import CACHE_FUSIONS
+from maxtool.compiler.fusion.channel_order import with_moved_permutes
+from maxtool.compiler.fusion.convolution_fusions import CONVOLUTION_FUSIONS
 from maxtool.compiler.fusion.epilogue_fusions import EPILOGUE_FUSIONS
+from maxtool.compiler.fusion.image_fusions import IMAGE_FUSIONS
 from maxtool.compiler.fusion.linear_fusions import LINEAR_FUSIONS
 from maxtool.compiler.fusion.matcher import Fusion
 from maxtool.compiler.fusion.node_index import NodeIndex
@@ -23,20 +27,21 @@ Condition: TypeAlias = Callable[[Node], bool]
 
 # The fusions of each kind of target, after those of all.
 TARGET_FUSIONS: dict[str, tuple[Fusion, ...]] = {
-    "cpu": (*ATTENTION_FUSIONS, *EPILOGUE_FUSIONS),
+    "cpu": (*ATTENTION_FUSIONS, *EPILOGUE_FUSIONS, *CONVOLUTION_FUSIONS, *IMAGE_FUSIONS),
     "cuda": (*CACHE_FUSIONS, *PRODUCT_FUSIONS),
 }
 
 
 def rewrite(graph: Graph, placement: Placement) -> NodeIndex:
     """Return the nodes of a graph to lower, which compute the same outputs."""
-    index = NodeIndex(graph.nodes, graph.outputs)
-    for fusion in LINEAR_FUSIONS:
+    index = NodeIndex(with_moved_permutes(graph), graph.outputs)
+    for fusion in (*ACTIVATION_FUSIONS, *LINEAR_FUSIONS):
         fusion.apply(index, lambda _: True)
     _drop_unread(index)
     for kind, fusions in TARGET_FUSIONS.items():
         for fusion in fusions:
             fusion.apply(index, partial(is_for, kind, placement))
+    _drop_unread(index)
     return index
 
 
@@ -46,7 +51,7 @@ def is_for(kind: str, placement: Placement, node: Node) -> bool:
 
 
 def _drop_unread(index: NodeIndex) -> None:
-    """Remove transpositions that products have taken in."""
+    """Remove transpositions that products and convolutions have taken in."""
     unread = [
         node
         for node in index.nodes

@@ -6,14 +6,16 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from operator import itemgetter
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from maxtool.compiler.filter_storage import FilterForm, filter_form
 from maxtool.compiler.fusion.epilogue_fusions import FUSED, matrices_of
-from maxtool.compiler.fusion.node_index import NodeIndex
+from maxtool.compiler.fusion.node_index import AnyNode, NodeIndex
 from maxtool.compiler.packing import pack_linear, packed_shape
-from maxtool.compiler.placement import Placement
+from maxtool.compiler.placement import Placement, device_of
 from maxtool.compiler.quantized_layout import LAYOUTS
 from maxtool.compiler.quantized_packing import pack_quantized, quantized_shape, unpack_quantized
 from maxtool.compiler.storage_types import bits, stored
@@ -26,6 +28,10 @@ from maxtool.weights.weight_data import WeightData
 
 # Operations whose second operand is a weight that their kernel reads packed, and its rank.
 PACKED_OPERANDS = {"linear": (1, 2), "embedding": (1, 2), "expert_linear": (1, 3)}
+
+# How a weight is read: as it is, as a packed matrix (True), or as a filter in a form of its own.
+Role: TypeAlias = bool | FilterForm
+PLAIN = False
 
 # The block encodings that the kernels of each kind of target read, by the rank of the weight.
 ENCODINGS: Mapping[str, Mapping[int, Collection[QuantizationEncoding]]] = {
@@ -48,6 +54,8 @@ class WeightStorage:
     # Neighbouring terms of an output feature that lie side by side in a packed block; where they
     # are several, kernels round what several rows of them are multiplied with to the same type.
     terms: int = 1
+    # How it lies where it is the filter of a convolution that has a kernel of its own.
+    form: FilterForm | None = None
 
     @property
     def is_packed(self) -> bool:
@@ -79,6 +87,8 @@ class WeightStorage:
     @property
     def stored_shape(self) -> tuple[int, ...]:
         """The shape in the file and in the kernel's parameter."""
+        if self.form is not None:
+            return self.form.shape(self.shape)
         if not self.is_packed:
             return self.shape
         *experts, n, k = self.shape
@@ -109,6 +119,8 @@ class WeightStorage:
         Of a weight that is stored quantized they are its bytes ``[..., bytes of a row]``.
         """
         typed = values.astype(self.held_dtype.to_numpy(), copy=False)
+        if self.form is not None:
+            return bits(self.form.store(typed))
         return bits(self._packed(typed) if self.is_packed else typed)
 
     def restore(self, stored: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -118,6 +130,8 @@ class WeightStorage:
             undone = [unpack_quantized(each, self.encoding, self.shape[-2]) for each in matrices]
             return np.stack(undone).reshape(self.held_shape)
         values = np.ascontiguousarray(stored).view(self.dtype.to_numpy())
+        if self.form is not None:
+            return self.form.restore(values, self.shape)
         if self.block is not None:
             *outer, n, k = self.shape
             steps = -(-k // self.terms)
@@ -156,21 +170,20 @@ def plan_storage(
     comes so and there are kernels for its encoding. ``rewritten`` gives the nodes of a graph, or of
     a subgraph, as they are lowered, ``encodings`` how the values of quantized weights are encoded.
     """
-    uses: dict[str, set[bool]] = defaultdict(set)
+    uses: dict[str, set[Role]] = defaultdict(set)
     types: dict[str, Tensor] = {}
-    known: dict[Graph, Mapping[int, set[bool]]] = {}
+    known: dict[Graph, Mapping[int, set[Role]]] = {}
     for graph in graphs:
-        roles = _roles(graph, rewritten, known)
+        roles = _roles(graph, placement, rewritten, known)
         for name, value in graph.weight_values.items():
             uses[name] |= roles[id(value)]
             types[name] = value
-    packed = {name for name, ways in uses.items() if ways == {True}}
-    targets = {name: placement.target(value.device) for name, value in types.items()}
+    roles_of = {name: ways.pop() if len(ways) == 1 else PLAIN for name, ways in uses.items()}
     return {
         name: _storage(
-            name, types[name], targets[name] if name in packed else None, encodings.get(name)
+            name, types[name], placement.target(types[name].device), role, encodings.get(name)
         )
-        for name in sorted(uses)
+        for name, role in sorted(roles_of.items(), key=itemgetter(0))
     }
 
 
@@ -180,16 +193,30 @@ def encodings_of(storage: Mapping[str, WeightStorage]) -> dict[str, Quantization
 
 
 def _storage(
-    name: str, value: Tensor, target: Target | None, encoding: QuantizationEncoding | None
+    name: str,
+    value: Tensor,
+    target: Target,
+    role: Role,
+    encoding: QuantizationEncoding | None,
 ) -> WeightStorage:
-    """The storage of a weight, packed for the kernels of a target if there is one."""
+    """The storage of a weight for the kernels of a target, which all read it in one way."""
     plain = name, value.dtype, value.shape.static()
-    if target is None:
+    if role is PLAIN:
         return WeightStorage(*plain, None)
+    if isinstance(role, FilterForm):
+        return WeightStorage(*plain, None, form=role)
     storage = WeightStorage(*plain, target.packing, terms=target.terms(value.dtype))
     if value.dtype is DType.float32 and encoding in storage.readable(target.kind):
         return WeightStorage(*plain, None, encoding)
     return storage
+
+
+def _role(node: AnyNode, index: int, placement: Placement) -> Role:
+    """Return how an operand of a node is read."""
+    if isinstance(node, CallNode):
+        return PLAIN
+    form = filter_form(node, placement.target(device_of(node))) if index == 1 else None
+    return form if form is not None else _reads_packed(node, index)
 
 
 def _reads_packed(node: Node, index: int) -> bool:
@@ -202,21 +229,21 @@ def _reads_packed(node: Node, index: int) -> bool:
 
 def _roles(
     graph: Graph,
+    placement: Placement,
     rewritten: Callable[[Graph], NodeIndex],
-    known: dict[Graph, Mapping[int, set[bool]]],
-) -> defaultdict[int, set[bool]]:
-    """Return for each value of a graph whether it is read packed, plain, or both."""
-    roles: defaultdict[int, set[bool]] = defaultdict(set)
+    known: dict[Graph, Mapping[int, set[Role]]],
+) -> defaultdict[int, set[Role]]:
+    """Return for each value of a graph the ways in which it is read."""
+    roles: defaultdict[int, set[Role]] = defaultdict(set)
     for node in rewritten(graph).nodes:
         for index, operand in enumerate(node.inputs):
-            packed = not isinstance(node, CallNode) and _reads_packed(node, index)
-            roles[id(operand)].add(packed)
+            roles[id(operand)].add(_role(node, index, placement))
         if isinstance(node, CallNode):
             if node.callee not in known:
-                known[node.callee] = _roles(node.callee, rewritten, known)
+                known[node.callee] = _roles(node.callee, placement, rewritten, known)
             below = known[node.callee]
             for passed, parameter in zip(node.weights, node.callee.parameters(), strict=True):
                 roles[id(passed)] |= below[id(parameter)]
     for value in graph.outputs:
-        roles[id(value)].add(False)
+        roles[id(value)].add(PLAIN)
     return roles

@@ -99,6 +99,8 @@ EXTERNAL: dict[str, Callable[..., Value]] = {
     f"{name}{suffix}": function
     for name, function in {
         "acos": _rounded(np.arccos),
+        "asin": _rounded(np.arcsin),
+        "atan": _rounded(np.arctan),
         "atanh": _rounded(np.arctanh),
         "cos": _rounded(np.cos),
         "erfc": _rounded(lambda x: np.asarray(_erfc(x), np.float64)),

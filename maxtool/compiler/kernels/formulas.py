@@ -7,6 +7,7 @@ expression, of any type.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from math import pi, sqrt
 from typing import TypeAlias
@@ -90,6 +91,13 @@ def _sigmoid(m: Arithmetic, x: Expr) -> Expr:
     negative, unit = x < m.number(0), m.number(1)
     e = m.let(m.exp(tirx.Select(negative, x, _negative(m, x))))
     return tirx.Select(negative, e, unit) / (unit + e)
+
+
+def _hard_swish(m: Arithmetic, x: Expr) -> Expr:
+    """``x`` times a line from 0 to 1 between -3 and 3, exact where it begins; NaN stays."""
+    zero, six = m.number(0), m.number(6)
+    line = m.let(x + m.number(3))
+    return x * tirx.Select(line < zero, zero, tirx.Select(six < line, six, line)) * m.number(1 / 6)
 
 
 def _softplus(m: Arithmetic, x: Expr) -> Expr:
@@ -188,6 +196,17 @@ def _of_floats(function: Callable[[Expr], Expr]) -> Formula:
     return lambda m, x: function(x) if _is_float(m) else x
 
 
+def _shifting(function: Callable[[Expr, Expr], Expr]) -> Formula:
+    """Shift, but for 0 where the places are all of the type's: processors differ there."""
+
+    def shift(m: Arithmetic, x: Expr, y: Expr) -> Expr:
+        beyond = y >= m.number(int(re.sub(r"\D", "", m.dtype)))
+        zero = m.number(0)
+        return tirx.Select(beyond, zero, function(x, tirx.Select(beyond, zero, y)))
+
+    return shift
+
+
 # Chains of these are one kernel, on float32.
 ARITHMETIC: dict[str, Formula] = {
     "add": lambda _, x, y: x + y,
@@ -204,6 +223,7 @@ ACTIVATIONS: dict[str, Formula] = {
     "gelu": _gelu,
     "gelu_quick": _gelu_quick,
     "gelu_tanh": _gelu_tanh,
+    "hard_swish": _hard_swish,
     "relu": _relu,
     "sigmoid": _sigmoid,
     "silu": lambda m, x: x * _sigmoid(m, x),
@@ -213,7 +233,13 @@ CHAINED = ARITHMETIC | ACTIVATIONS
 FORMULAS: dict[str, Formula] = CHAINED | {
     "abs": _plain(tirx.abs),
     "acos": library("acos"),
+    "asin": library("asin"),
+    "atan": library("atan"),
     "atanh": library("atanh"),
+    "bitwise_and": _plain(tirx.bitwise_and),
+    "bitwise_not": _plain(tirx.bitwise_not),
+    "bitwise_or": _plain(tirx.bitwise_or),
+    "bitwise_xor": _plain(tirx.bitwise_xor),
     "ceil": _of_floats(tirx.ceil),
     "cos": library("cos"),
     "equal": _comparing(tirx.EQ),
@@ -238,6 +264,8 @@ FORMULAS: dict[str, Formula] = CHAINED | {
     "pow": library("pow"),
     "round": _of_floats(tirx.nearbyint),
     "rsqrt": _plain(tirx.rsqrt),
+    "shift_left": _shifting(tirx.shift_left),
+    "shift_right": _shifting(tirx.shift_right),
     "sin": library("sin"),
     "softplus": _softplus,
     "trunc": _of_floats(tirx.trunc),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
-
-Pair: TypeAlias = tuple[int, int]
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +82,22 @@ class HeadSizes:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Window of an output pixel, (height, width) each."""
+    """Window of an output pixel, a number for each spatial dimension."""
 
-    size: Pair  # rows and columns
-    stride: Pair  # input pixels from one window to the next
-    dilation: Pair  # input pixels from one row or column of the window to the next
-    before: Pair  # padding above and to the left
-    after: Pair  # padding below and to the right
+    size: tuple[int, ...]  # rows and columns
+    stride: tuple[int, ...]  # input pixels from one window to the next
+    dilation: tuple[int, ...]  # input pixels from one row or column of the window to the next
+    before: tuple[int, ...]  # padding above and to the left
+    after: tuple[int, ...]  # padding below and to the right
+
+
+@dataclass(frozen=True, slots=True)
+class AfterConvolution:
+    """Operations on the result of a convolution, its bias included, before it is stored.
+
+    Inputs of the steps are the result, and then others: a row for all pixels, or a tensor of the
+    shape of the result, as ``columns`` says.
+    """
+
+    columns: tuple[bool, ...] = ()
+    steps: tuple[ChainStep, ...] = ()

@@ -27,23 +27,34 @@ def run_chain(m: Arithmetic, steps: Sequence[ChainStep], values: Sequence[b.Expr
 
 
 def pointwise(
-    backend: Backend, dim: int, inputs: int, steps: Sequence[ChainStep], out: str = "float32"
+    backend: Backend,
+    dim: int,
+    inputs: int,
+    steps: Sequence[ChainStep],
+    columns: tuple[bool, ...] = (),
+    out: str = "float32",
 ) -> b.PrimFunc:
     """Build the chain; its last step is the result.
 
-    Parameters of the kernel: each input [rows, dim] float32, y[rows, dim] of type ``out``.
+    Parameters of the kernel: each input [rows, dim] float32, or [dim] if it is among the
+    ``columns``; y[rows, dim] of type ``out``.
     """
     name = "_".join(dict.fromkeys(step.op for step in steps))
     with b.kernel(f"{name}_{dim}_{out}") as kernel:
         rows = kernel.dim("rows")
-        sources = [kernel.argument(f"x{index}", (rows, dim)) for index in range(inputs)]
+        shapes = [(dim,) if one_row else (rows, dim) for one_row in columns or (False,) * inputs]
+        sources = [kernel.argument(f"x{i}", shape) for i, shape in enumerate(shapes)]
         y = kernel.argument("y", (rows, dim), e.storage_type(out))
 
         def chain(m: Arithmetic, *elements: b.Expr) -> b.Expr:
             return run_chain(m, steps, elements)
 
         def vector(row: b.Expr, k: b.Index, width: int) -> None:
-            loaded = [backend.load_vector(source, (row, k), width) for source in sources]
+            places = [(row, k)[-len(shape) :] for shape in shapes]
+            loaded = [
+                backend.load_vector(source, place, width)
+                for source, place in zip(sources, places, strict=True)
+            ]
             backend.store_vector(y, backend.compute(chain, loaded, width), (row, k), width, out)
 
         backend.each_vector(rows, dim, vector, work=HEAVY)

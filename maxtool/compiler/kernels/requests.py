@@ -75,13 +75,14 @@ class CacheWrite(Request):
 
 
 class Convolution(Request):
-    """Convolution of images, with channels last."""
+    """Convolution of images, with channels last; ``transposed`` spreads what others gather."""
 
     dtype: str
     window: Window
     channels: int
     features: int
     groups: int
+    transposed: bool = False
 
 
 class CumsumRows(Request):
@@ -176,17 +177,26 @@ class Pointwise(Request):
     dim: int
     inputs: int
     steps: tuple[ChainStep, ...]
+    columns: tuple[bool, ...] = ()  # which inputs are one row for all, if any is
     out: str = "float32"
 
 
 class Pool(Request):
-    """Largest or mean element of each window of an image."""
+    """Largest element of each window of an image, their sum or their mean."""
 
-    op: str
+    op: str  # max_pool, sum_pool or avg_pool
     dtype: str
     window: Window
     channels: int
     count_padding: bool
+
+
+class PoolIndices(Request):
+    """Place of the largest element of each window of an image."""
+
+    dtype: str
+    window: Window
+    channels: int
 
 
 class ReduceRows(Request):

@@ -7,6 +7,7 @@ from maxtool.compiler.kernels import requests
 from maxtool.compiler.kernels.cpu.block_attention import fits_blocks
 from maxtool.compiler.kernels.cpu.cpu_requests import (
     BlockAttention,
+    CausalAttention,
     QuantizedAttention,
     QuantizeQ8,
     SlotAttention,
@@ -14,10 +15,13 @@ from maxtool.compiler.kernels.cpu.cpu_requests import (
 from maxtool.compiler.kernels.kernel_options import HeadSizes, Mask
 from maxtool.compiler.lowering.function_lowering import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.permute_rules import permuted
+from maxtool.dtype import DType
 from maxtool.graph import Node
 
 # The order of dimensions that makes transposed keys of others, and others of transposed ones.
 TRANSPOSED = (0, 1, 3, 2)
+# The kernel of each form of attention, and its operands without sinks.
+FORMS = {"attention": (CausalAttention, 4), "slot_attention": (SlotAttention, 5)}
 
 
 def attention_request(node: Node) -> requests.Attention:
@@ -55,9 +59,8 @@ def _attention(function: FunctionLowering, node: Node) -> None:
     keys = function.get(key)
     if not node.attributes["transposed"]:
         keys = permuted(function, keys, function.sizes(key.shape), TRANSPOSED, key.dtype)
-    request = attention_request(node)
-    if node.op == "slot_attention":
-        request = SlotAttention(**vars(request))
+    form, count = FORMS[node.op]
+    request = form(**vars(attention_request(node)), sinks=len(node.inputs) > count)
     operands = [function.get(query), keys, *map(function.get, (value, *numbers))]
     sizes = function.sizes(query.shape)
     attended = function.kernel(request, operands, sizes)
@@ -76,6 +79,7 @@ def _quantize(function: FunctionLowering, node: Node) -> None:
 
 def _quantized_attention(function: FunctionLowering, node: Node) -> None:
     query, key = node.inputs[:2]
+    kinds = [tensor.dtype for tensor in node.inputs[6:]]
     request = QuantizedAttention(
         heads=int(query.shape[2]),
         kv_heads=int(key.shape[1]),
@@ -83,7 +87,8 @@ def _quantized_attention(function: FunctionLowering, node: Node) -> None:
         scale=node.attributes["scale"],
         window=node.attributes["window"],
         softcap=node.attributes["softcap"],
-        slots=len(node.inputs) > 6,
+        slots=DType.int32 in kinds,
+        sinks=DType.float32 in kinds,
     )
     sizes = function.sizes(query.shape)
     attended = function.kernel(request, [*map(function.get, node.inputs)], sizes)

@@ -14,7 +14,7 @@ from tvm import relax, te, tirx, topi
 
 from maxtool.compiler.lowering.function_lowering import FunctionLowering
 from maxtool.compiler.lowering.tensor_expressions import Compute, Expr, as_float32, to_bfloat16
-from maxtool.compiler.storage_types import bits
+from maxtool.compiler.storage_types import bits, stored
 from maxtool.dtype import DType
 from maxtool.graph import Node
 
@@ -27,6 +27,21 @@ def cast_rule(function: FunctionLowering, node: Node) -> None:
     else:
         value = converted(function, function.get(x), x.dtype, result.dtype)
     function.set_whole(result, value)
+
+
+def bitcast_rule(function: FunctionLowering, node: Node) -> None:
+    """The rule of the operation ``bitcast``: types that are held as the same bits are one."""
+    (x,), (result,) = node.inputs, node.outputs
+    held = stored(result.dtype)
+    if stored(x.dtype) == held:
+        function.set_whole(result, function.to_keep(x))
+        return
+    value = function.compute(_reinterpreted(held), function.get(x), name="bitcast")
+    function.set_whole(result, value)
+
+
+def _reinterpreted(dtype: str) -> Compute:
+    return lambda x: te.compute(x.shape, lambda *i: tirx.reinterpret(dtype, x(*i)))
 
 
 def converted(function: FunctionLowering, value: Expr, source: DType, dtype: DType) -> Expr:

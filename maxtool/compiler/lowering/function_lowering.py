@@ -15,7 +15,7 @@ from maxtool.compiler.fusion.node_index import NodeIndex
 from maxtool.compiler.kernels.cuda.gpu_requests import Narrow
 from maxtool.compiler.kernels.requests import Request
 from maxtool.compiler.lowering import index_expressions
-from maxtool.compiler.lowering.chain import Chain
+from maxtool.compiler.lowering.chain import Chain, Pending
 from maxtool.compiler.lowering.relax_module import RelaxModule
 from maxtool.compiler.storage import WeightStorage
 from maxtool.compiler.storage_types import bits, stored
@@ -136,7 +136,8 @@ class FunctionLowering:
         """``value`` in its own shape."""
         key = id(value)
         if key in self.constants and key not in self.whole:
-            self.whole[key] = self._constant(value)
+            self.whole[key] = self.constant(bits(self.constants[key]), value.device)
+        self._settle(value)
         if key not in self.whole:
             flat = self.get_flat(value)
             same = value.rank == 2
@@ -146,18 +147,45 @@ class FunctionLowering:
     def get_flat(self, value: Tensor) -> Expr:
         """``value`` as ``[rows, last dimension]``."""
         key = id(value)
-        if key in self.chains and key not in self.flat:
-            with self.on(value.device):
-                self.flat[key] = self.chain_result(self.chains[key], value.shape)
+        self._settle(value)
         if key not in self.flat:
             whole = self.get(value)
             same = value.rank == 2
             self.flat[key] = whole if same else self.reshaped(whole, self.flat_sizes(value.shape))
         return self.flat[key]
 
+    def _settle(self, value: Tensor) -> None:
+        """Call the kernel of ``value`` if it is a chain that was not needed before."""
+        key = id(value)
+        if key not in self.chains or key in self.flat or key in self.whole:
+            return
+        chain = self.chains[key]
+        with self.on(value.device):
+            if chain.pending is None:
+                self.flat[key] = self.chain_result(chain, value.shape)
+            else:
+                self.whole[key] = self._after_pending(chain, chain.pending, value.shape)
+
+    def _after_pending(self, chain: Chain, pending: Pending, shape: Shape) -> Expr:
+        """Run a chain in the kernel of one of its inputs."""
+        _, *others = chain.after(pending).inputs
+        sizes = self.flat_sizes(shape)
+        rows = [
+            self.reshaped(each.emit((), ()), sizes) if isinstance(each, Pending) else each
+            for each in others
+        ]
+        return pending.emit(rows, chain.after(pending).steps)
+
     def chain_result(self, chain: Chain, shape: Shape, dtype: DType = DType.float32) -> Expr:
         """Call the kernel of a chain; its result of that shape is flat, and of that type."""
-        return self.kernel(chain.kernel(dtype), chain.inputs, self.flat_sizes(shape), dtype)
+        sizes = self.flat_sizes(shape)
+        if chain.pending is not None and dtype is DType.float32:
+            return self.reshaped(self._after_pending(chain, chain.pending, shape), sizes)
+        operands = [
+            self.reshaped(each.emit((), ()), sizes) if isinstance(each, Pending) else each
+            for each in chain.operands
+        ]
+        return self.kernel(chain.kernel(dtype), operands, sizes, dtype)
 
     def once(self, key: tuple[object, ...], make: Callable[[], Any]) -> Any:  # noqa: ANN401
         """Return the result of ``make``, called on the first request only."""
@@ -186,15 +214,15 @@ class FunctionLowering:
         """A tensor on another device: a copy of it."""
         return self.emit(relax.op.to_vdevice(expr, self.module.placement.vdevice(device)))
 
-    def _constant(self, value: Tensor) -> Expr:
+    def constant(self, data: np.ndarray[Any, Any], device: DeviceRef) -> Expr:
         """Emit a constant; the virtual machine keeps it on the first of its devices."""
-        data, placement = bits(self.constants[id(value)]), self.module.placement
+        placement = self.module.placement
         home = placement.devices[0]
         vdevice = placement.vdevice(home)
         tensor_type = relax.TensorType(data.shape, str(data.dtype), vdevice=vdevice)
         constant = tvm.ir.GenericConst(tvm.runtime.tensor(data), tensor_type)
-        there = placement.vdevice(value.device) is vdevice
-        return constant if there else self.moved(constant, value.device)
+        there = placement.vdevice(device) is vdevice
+        return constant if there else self.moved(constant, device)
 
     def any(self, value: Tensor) -> Expr:
         """``value`` in whichever shape it is known already."""

@@ -2,59 +2,50 @@
 
 from __future__ import annotations
 
-from maxtool.compiler.kernels.kernel_options import Window
-from maxtool.compiler.kernels.requests import Convolution, Pool
-from maxtool.compiler.lowering.function_lowering import FunctionLowering, Rule, kernel_rule
+from maxtool.compiler.image_geometry import window_of
+from maxtool.compiler.kernels.requests import Convolution, Pool, PoolIndices
+from maxtool.compiler.lowering.function_lowering import Rule, kernel_rule
 from maxtool.graph import Node
+from maxtool.graph.ops.pooling import POOLS
 
 
-def _convolution(function: FunctionLowering, node: Node) -> None:
-    """One dimension is an image of one row."""
-    x, weight, bias = node.inputs
-    (result,) = node.outputs
-    line = [] if x.rank == 4 else [1]
-    batch, *image = function.sizes(x.shape)
-    _, *outputs = function.sizes(result.shape)
-    operands = [
-        function.reshaped(function.any(x), [batch, *line, *image]),
-        function.reshaped(function.get(weight), [*line, *function.sizes(weight.shape)]),
-        function.get(bias),
-    ]
-    request = Convolution(
+def _convolution(node: Node) -> Convolution:
+    x, weight, _ = node.inputs
+    return Convolution(
         dtype=x.dtype.value,
-        window=_window(node),
+        window=window_of(node, tuple(int(dim) for dim in weight.shape[:-2])),
         channels=int(x.shape[-1]),
         features=int(weight.shape[-1]),
         groups=node.attributes["groups"],
+        transposed=node.op in TRANSPOSED,
     )
-    value = function.kernel(request, operands, [batch, *line, *outputs], x.dtype)
-    function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
 
 
 def _pool(node: Node) -> Pool:
     (x,) = node.inputs
     return Pool(
-        op=node.op,
+        op=node.op.removesuffix(f"{x.rank - 2}d"),
         dtype=x.dtype.value,
-        window=_window(node),
+        window=window_of(node, node.attributes["kernel"]),
         channels=int(x.shape[-1]),
         count_padding=node.attributes["count_boundary"],
     )
 
 
-def _window(node: Node) -> Window:
-    attributes = node.attributes
-    padding = attributes["padding"]
-    size = attributes.get("kernel") or tuple(int(dim) for dim in node.inputs[1].shape[:-2])
-    parts = [size, attributes["stride"], attributes["dilation"], padding[::2], padding[1::2]]
-    fill = (1, 1, 1, 0, 0)  # what a dimension of one row has
-    pairs = [
-        part if len(part) == 2 else (first, *part) for part, first in zip(parts, fill, strict=True)
-    ]
-    return Window(*pairs)
+def _pool_indices(node: Node) -> PoolIndices:
+    (x,) = node.inputs
+    return PoolIndices(
+        dtype=x.dtype.value,
+        window=window_of(node, node.attributes["kernel"]),
+        channels=int(x.shape[-1]),
+    )
 
+
+TRANSPOSED = ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+POOLED = (*POOLS["max_pool"], *POOLS["sum_pool"], *POOLS["avg_pool"])
 
 IMAGES: dict[str, Rule] = {
-    **dict.fromkeys(("conv1d", "conv2d"), _convolution),
-    **dict.fromkeys(("max_pool2d", "avg_pool2d"), kernel_rule(_pool)),
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d", *TRANSPOSED), kernel_rule(_convolution)),
+    **dict.fromkeys(POOLED, kernel_rule(_pool)),
+    **dict.fromkeys(POOLS["max_pool_indices"], kernel_rule(_pool_indices)),
 }

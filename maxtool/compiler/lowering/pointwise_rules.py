@@ -8,7 +8,7 @@ import numpy as np
 
 from maxtool.compiler.kernels.formulas import CHAINED
 from maxtool.compiler.kernels.kernel_options import ChainStep
-from maxtool.compiler.lowering.chain import Chain
+from maxtool.compiler.lowering.chain import Chain, Columns
 from maxtool.compiler.lowering.function_lowering import FunctionLowering
 from maxtool.dtype import DType
 from maxtool.graph import Node, Tensor
@@ -21,8 +21,8 @@ MAX_STEPS = 16
 def chain(function: FunctionLowering, node: Node) -> Chain | None:
     """The chain that ends in ``node``, its producers taken in; None if a kernel cannot run it.
 
-    That is when it is no float32 operation of the table, an operand must be broadcast, or the
-    width is not known.
+    That is when it is no float32 operation of the table, an operand must be broadcast that is
+    neither a number nor one row, or the width is not known.
     """
     result = node.outputs[0]
     known = result.rank > 0 and result.shape[-1].is_static and result.shape[-1] != 0
@@ -32,13 +32,14 @@ def chain(function: FunctionLowering, node: Node) -> Chain | None:
     tensors = [
         operand for operand, number in zip(node.inputs, constants, strict=True) if number is None
     ]
-    if not tensors or any(operand.shape != result.shape for operand in tensors):
+    wide = [operand for operand in tensors if operand.shape == result.shape]
+    if not wide or any(not _fits(operand, result) for operand in tensors):
         return None
-    parts = [_part(function, operand) for operand in tensors]
+    parts = [_part(function, operand, result) for operand in tensors]
     joined = _join(node.op, constants, parts, int(result.shape[-1]))
     if len(joined.inputs) <= MAX_INPUTS and len(joined.steps) <= MAX_STEPS:
         return joined
-    alone = [_alone(function, operand) for operand in tensors]
+    alone = [_alone(function, operand, result) for operand in tensors]
     return _join(node.op, constants, alone, int(result.shape[-1]))
 
 
@@ -50,17 +51,30 @@ def _number(function: FunctionLowering, operand: Tensor) -> str | None:
     return float(np.asarray(constant).item()).hex()
 
 
-def _part(function: FunctionLowering, operand: Tensor) -> Chain:
+def _fits(operand: Tensor, result: Tensor) -> bool:
+    """Return whether it has the shape of the result, or is one row for all of its rows."""
+    width = result.shape[-1]
+    is_row = operand.rank > 0 and operand.shape.is_static and operand.shape.volume == width
+    return operand.shape == result.shape or (is_row and operand.shape[-1] == width)
+
+
+def _part(function: FunctionLowering, operand: Tensor, result: Tensor) -> Chain:
     """The chain of an operand that only this operation reads, else the operand itself."""
     pending = function.chains.get(id(operand))
-    if pending is not None and function.index.uses(operand) == 1:
+    same = operand.shape == result.shape
+    if pending is not None and same and function.index.uses(operand) == 1:
         return pending
-    return _alone(function, operand)
+    return _alone(function, operand, result)
 
 
-def _alone(function: FunctionLowering, operand: Tensor) -> Chain:
+def _alone(function: FunctionLowering, operand: Tensor, result: Tensor) -> Chain:
     """A chain of no operation: the operand itself."""
-    return Chain((function.get_flat(operand),), (), int(operand.shape[-1]))
+    width = int(operand.shape[-1])
+    if operand.shape == result.shape:
+        return Chain((function.get_flat(operand),), (), width)
+    whole = function.get(operand)
+    row = whole if operand.rank == 1 else function.reshaped(whole, [width])
+    return Chain((Columns(row),), (), width)
 
 
 def _join(op: str, constants: Sequence[str | None], parts: Sequence[Chain], width: int) -> Chain:

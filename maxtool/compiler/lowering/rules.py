@@ -14,7 +14,8 @@ from maxtool.compiler.kernels.cpu.cpu_requests import PackedEmbedding, Quantized
 from maxtool.compiler.kernels.requests import IntegerPower, Request, Sample
 from maxtool.compiler.lowering import tensor_expressions as te
 from maxtool.compiler.lowering.attention_rules import ATTENTION
-from maxtool.compiler.lowering.cast_rules import cast_rule
+from maxtool.compiler.lowering.cast_rules import bitcast_rule, cast_rule
+from maxtool.compiler.lowering.convolution_rules import CONVOLUTIONS
 from maxtool.compiler.lowering.function_lowering import FunctionLowering, Rule
 from maxtool.compiler.lowering.fused_product_rules import FUSED_PRODUCTS
 from maxtool.compiler.lowering.image_rules import IMAGES
@@ -27,6 +28,7 @@ from maxtool.compiler.lowering.row_rules import ROWWISE
 from maxtool.compiler.storage import WeightStorage
 from maxtool.dtype import DType
 from maxtool.graph import BufferType, Node
+from maxtool.graph.ops.bits import BITWISE
 from maxtool.graph.ops.comparison import COMPARISONS, LOGICAL, TESTS
 from maxtool.graph.ops.elementwise import BINARY, UNARY
 from maxtool.runtime.loader.collectives import ALL_GATHER, ALL_REDUCE
@@ -135,9 +137,10 @@ def _print(function: FunctionLowering, node: Node) -> None:
 
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys((*UNARY, *BINARY, *COMPARISONS, *LOGICAL, *TESTS), _elementwise),
+    **dict.fromkeys((*UNARY, *BINARY, *BITWISE, *COMPARISONS, *LOGICAL, *TESTS), _elementwise),
     **dict.fromkeys(("logical_not", "where"), _elementwise),
     **ATTENTION,
+    **CONVOLUTIONS,
     **IMAGES,
     **POSITIONS,
     **PERMUTING,
@@ -147,6 +150,7 @@ RULES: dict[str, Rule] = {
     **ROWWISE,
     "all_gather": _collective(ALL_GATHER),
     "all_reduce": _collective(ALL_REDUCE),
+    "bitcast": bitcast_rule,
     "cast": cast_rule,
     "embedding": _embedding,
     "pow": _pow,

@@ -78,5 +78,8 @@ def key_of(
     return (
         id(node.callee),
         tuple(sizes.items()),
-        *((each.dtype, each.shape, each.block, each.encoding, each.terms) for each in storages),
+        *(
+            (each.dtype, each.shape, each.block, each.encoding, each.terms, each.form)
+            for each in storages
+        ),
     )

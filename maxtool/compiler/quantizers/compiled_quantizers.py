@@ -1,50 +1,46 @@
-"""Quantizers of this process, each compiled in memory when it is first asked for."""
+"""Quantizers of this process, each loaded or compiled in memory when it is first asked for."""
 
 from __future__ import annotations
 
 import ctypes
-from functools import cache
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import tvm_ffi
 from numpy.typing import NDArray
 
-from maxtool.compiler.cpu_target import CpuTarget, cpu_target
-from maxtool.compiler.kernels.cpu import builder
-from maxtool.compiler.kernels.cpu.builder import PrimFunc
-from maxtool.compiler.quantizers import (
-    affine_quantizers,
-    legacy_quantizers,
-    symmetric_quantizers,
-    uneven_quantizers,
-)
-from maxtool.compiler.quantizers.batches import ALIGNMENT, block_quantizer
-from maxtool.dtype import DType
+from maxtool.compiler.quantizers import kept_libraries
 from maxtool.quantization import QuantizationEncoding
-from maxtool.quantization.acceleration import register
+from maxtool.quantization.acceleration import COMPILED, register
 from maxtool.quantization.block import UInt8
 from maxtool.quantization.importance import BlockWeights
 
-QUANTIZERS = {
-    **legacy_quantizers.QUANTIZERS,
-    **affine_quantizers.QUANTIZERS,
-    **symmetric_quantizers.QUANTIZERS,
-    **uneven_quantizers.QUANTIZERS,
+# The types of elements, by NumPy's, and as what kernels are given them.
+SOURCES: dict[np.dtype[Any], tuple[str, type[np.generic]]] = {
+    np.dtype(np.float32): ("float32", np.float32),
+    np.dtype(np.float16): ("float16", np.float16),
+    np.dtype(ml_dtypes.bfloat16): ("bfloat16", np.uint16),
 }
-SOURCES = {DType[name].to_numpy(): name for name in ALIGNMENT}
 
 
+@dataclass(frozen=True, slots=True)
 class CompiledQuantizer:
-    """A quantizer for blocks of one type, on the thread that calls it."""
+    """A quantizer for blocks of one type, on the thread that calls it.
 
-    def __init__(
-        self, encoding: QuantizationEncoding, dtype: str, target: CpuTarget, *, weighed: bool
-    ) -> None:
-        self.batch = target.tile.width
-        kernel = kernel_for(encoding, dtype, target, weighed=weighed)
-        self._storage = builder.STORAGE[dtype]
-        self._run = builder.build({"quantize": kernel}, target.tvm)["quantize"]
+    Attributes:
+        batch: How many blocks it works on at a time.
+        storage: The type that elements are passed as.
+        run: The compiled function.
+    """
+
+    batch: int
+    storage: type[np.generic]
+    run: Callable[..., object]
 
     def __call__(
         self, blocks: NDArray[Any], records: UInt8, weights: BlockWeights | None = None
@@ -56,18 +52,10 @@ class CompiledQuantizer:
         if not len(blocks):
             return []
         left = np.zeros(-(-len(blocks) // self.batch), np.int32)
-        source = np.ascontiguousarray(blocks).view(self._storage)
-        arrays = (_writable(source), records, left, *(weights or ()))
-        self._run(*map(tvm_ffi.from_dlpack, arrays))
+        source = np.ascontiguousarray(blocks).view(self.storage)
+        given = [_passed(array) for array in (source, *(weights or ()))]
+        self.run(*map(tvm_ffi.from_dlpack, (given[0], records, left, *given[1:])))
         return _runs(left, self.batch, len(blocks))
-
-
-def kernel_for(
-    encoding: QuantizationEncoding, dtype: str, target: CpuTarget, *, weighed: bool
-) -> PrimFunc:
-    """Build the kernel of a target: as many blocks at a time as a register has lanes."""
-    width = target.tile.width
-    return block_quantizer(encoding, dtype, width, QUANTIZERS[encoding], weighed=weighed)
 
 
 @cache
@@ -78,13 +66,46 @@ def quantizer(
 
     ``weighed`` is whether it weighs errors by importance.
     """
-    if encoding not in QUANTIZERS or dtype not in SOURCES:
+    if encoding not in COMPILED or dtype not in SOURCES:
         return None
-    return CompiledQuantizer(encoding, SOURCES[dtype], cpu_target(), weighed=weighed)
+    name, storage = SOURCES[dtype]
+    batch, run = _kept(encoding, name, weighed) or _built(encoding, name, weighed)
+    return CompiledQuantizer(batch, storage, run)
 
 
-def _writable(array: NDArray[Any]) -> NDArray[Any]:
-    """The memory of an array that is only read, as DLPack lets TVM have it; not kept alive."""
+def _kept(
+    encoding: QuantizationEncoding, dtype: str, weighed: bool
+) -> tuple[int, Callable[..., object]] | None:
+    """A quantizer that was compiled before, loaded without the compiler."""
+    library = kept_libraries.find(encoding.name, dtype, weighed)
+    if library is None:
+        return None
+    try:
+        module = tvm_ffi.load_module(str(library.path))
+        return library.batch, module.get_function("quantize")
+    except Exception:  # whatever it is, it can be compiled anew
+        return None
+
+
+def _built(
+    encoding: QuantizationEncoding, dtype: str, weighed: bool
+) -> tuple[int, Callable[..., object]]:
+    """A quantizer that is compiled now, and kept for later where there is a linker and a place."""
+    from maxtool.compiler.cpu_target import cpu_target
+    from maxtool.compiler.linking import export_library
+    from maxtool.compiler.quantizers.quantizer_kernels import NAME, module_for
+
+    target = cpu_target()
+    module, batch = module_for(encoding, dtype, target, weighed=weighed), target.tile.width
+    with suppress(Exception):
+        export = partial(export_library, module, target=target)
+        kept_libraries.keep(batch, export, encoding.name, dtype, weighed)
+    return batch, module[NAME]
+
+
+def _passed(array: NDArray[Any]) -> NDArray[Any]:
+    """An array that is only read, in order, as DLPack lets TVM have it; not kept alive."""
+    array = np.ascontiguousarray(array)
     if array.flags.writeable:
         return array
     memory = (ctypes.c_uint8 * array.nbytes).from_address(array.ctypes.data)

@@ -19,6 +19,7 @@ from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.compiler.pipeline import compile_module
 from maxtool.dtype import DType
 from maxtool.graph import Graph, Tensor, TensorType, executor, ops
+from maxtool.graph.ops.bits import BITWISE
 from maxtool.graph.ops.comparison import COMPARISONS, LOGICAL, TESTS
 from maxtool.graph.ops.elementwise import BINARY, UNARY
 from maxtool.graph.ops.operation_table import apply
@@ -29,12 +30,25 @@ SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, 1e-3, 60.0, 7e4, np.inf, -np.in
 WIDE = [dtype for dtype in DType if not dtype.value.startswith("float8")]
 FLOATS = [dtype for dtype in WIDE if dtype.is_float()]
 NARROWEST = [dtype for dtype in DType if dtype.value.startswith("float8")]
-PAIRS = {*BINARY, *COMPARISONS, *LOGICAL}
+PAIRS = {*BINARY, *COMPARISONS, *LOGICAL, *BITWISE} - {"bitwise_not"}
 # What a type must be for an operation to take it.
 ONLY_BOOL = {*LOGICAL, "logical_not"}
-NOT_WHOLE = {"div", "sqrt", "rsqrt", "is_nan", "is_inf", "pow"}
+NOT_WHOLE = {"div", "hard_swish", "sqrt", "rsqrt", "is_nan", "is_inf", "pow"}
 # Those whose last digits are the library's.
-LIBRARY = {"acos", "atanh", "cos", "erf", "exp", "gelu", "gelu_quick", "gelu_tanh", "log", "log1p"}
+LIBRARY = {
+    "acos",
+    "asin",
+    "atan",
+    "atanh",
+    "cos",
+    "erf",
+    "exp",
+    "gelu",
+    "gelu_quick",
+    "gelu_tanh",
+    "log",
+    "log1p",
+}
 LIBRARY |= {"pow", "rsqrt", "sigmoid", "silu", "sin", "softplus", "tanh"}
 
 
@@ -73,6 +87,9 @@ def taken(op: str, dtype: DType) -> bool:
         return dtype is DType.bool
     if dtype is DType.bool:
         return op in ("equal", "not_equal")
+    if op in BITWISE:
+        unsigned = dtype.value.startswith("uint")
+        return dtype.is_integral() and (unsigned or not op.startswith("shift"))
     return dtype.is_float() or op not in LIBRARY | NOT_WHOLE
 
 
@@ -87,7 +104,7 @@ def elementwise(dtype: DType) -> tuple[list[str], Callable[[Tensor, Tensor], lis
 
 
 def test_every_operation_of_elements_has_a_formula() -> None:
-    operations = {*UNARY, *BINARY, *COMPARISONS, *LOGICAL, *TESTS, "logical_not"}
+    operations = {*UNARY, *BINARY, *BITWISE, *COMPARISONS, *LOGICAL, *TESTS, "logical_not"}
     assert FORMULAS.keys() == operations
 
 

@@ -16,6 +16,7 @@ FUNCTIONS = {
     "gelu_quick": lambda x: x / (1 + np.exp(-1.702 * x)),
     "gelu_tanh": lambda x: x / (1 + np.exp(-2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "hard_swish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
     "silu": lambda x: x / (1 + np.exp(-x)),
     "tanh": np.tanh,
     "relu": lambda x: np.maximum(x, 0),
@@ -64,7 +65,7 @@ def test_the_ends(name: str) -> None:
         with np.errstate(invalid="ignore"):
             np.testing.assert_array_equal(result, FUNCTIONS[name](ends))
         return
-    high = [np.inf, 1e30] if name.startswith(("gelu", "silu")) else [1, 1]
+    high = [np.inf, 1e30] if name.startswith(("gelu", "hard", "silu")) else [1, 1]
     np.testing.assert_allclose(result[[0, 3]], high)
     np.testing.assert_allclose(result[4], -1 if name == "tanh" else 0)
     assert result[5] == (0.5 if name == "sigmoid" else 0)

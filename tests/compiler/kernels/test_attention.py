@@ -41,6 +41,7 @@ def reference(
     position: int,
     window: int | None,
     cap: float | None = None,
+    sinks: np.ndarray | None = None,
 ) -> np.ndarray:
     """q[batch, seq, heads, d]; k and v [batch, keys, kv_heads, d]; by the definition."""
     q, k, v = (array.astype("f8") for array in (q, k, v))
@@ -52,8 +53,10 @@ def reference(
     key = np.arange(k.shape[1])[None]
     seen = (key <= query) & (key > query - (window or 1 << 40))
     scores = np.where(seen, scores, -np.inf)
-    weights = np.exp(scores - scores.max(-1, keepdims=True))
-    weights /= weights.sum(-1, keepdims=True)
+    top = scores.max(-1, keepdims=True)
+    weights = np.exp(scores - top)
+    further = 0 if sinks is None else np.exp(sinks.astype("f8")[:, None, None] - top)
+    weights /= weights.sum(-1, keepdims=True) + further
     return np.einsum("bhij,bjhd->bihd", weights, v)
 
 
@@ -236,3 +239,21 @@ def test_a_value_reaches_only_the_queries_that_see_it(
     touched[:, where - position : last, 3:, 13] = True
     assert not np.isfinite(actual[touched]).any()
     assert error(np.where(touched, 0, actual), np.where(touched, 0, clean)) < BOUND
+
+
+@pytest.mark.parametrize("window", [None, 7])
+def test_sinks_take_their_share(window: int | None) -> None:
+    """One more key of each head, whose value is zero: few keys, many, and those cut into parts."""
+    heads, kv_heads, dim = 6, 2, 16
+    function = compiled(
+        attention, TILE, heads, kv_heads, dim, dim**-0.5, window, None, "float32", sinks=True
+    )
+    sinks = 3 * normal(4, heads)
+    for batch, seq, position, context in CALLS:
+        keys = position + seq
+        q = 2 * normal(1, batch, seq, heads, dim)
+        k, v = (normal(seed, batch, keys, kv_heads, dim) for seed in (2, 3))
+        where = np.array([position], "i4")
+        actual = call(function, q, *caches(k, v, context), where, sinks, shape=q.shape)
+        expected = reference(q, k, v, position, window, sinks=sinks)
+        assert error(actual, expected) < BOUND, (batch, seq, position)

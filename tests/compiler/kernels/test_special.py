@@ -28,6 +28,7 @@ FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "gelu_quick": lambda x: x / (1 + np.exp(-1.702 * x)),
     "gelu_tanh": gelu_tanh,
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "hard_swish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
     "silu": lambda x: x / (1 + np.exp(-x)),
     "tanh": np.tanh,
 }
@@ -52,7 +53,7 @@ def test_a_function(name: str) -> None:
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_ends(name: str) -> None:
     result = vector(name, np.array([np.inf, -np.inf, np.nan, 1e30, -1e30, -0.0]))
-    high = [np.inf, 1e30] if name.startswith(("gelu", "silu")) else [1, 1]
+    high = [np.inf, 1e30] if name.startswith(("gelu", "hard", "silu")) else [1, 1]
     np.testing.assert_allclose(result[[0, 3]], high)
     assert np.isnan(result[2])
     low = -1 if name == "tanh" else 0

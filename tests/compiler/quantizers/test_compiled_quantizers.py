@@ -5,6 +5,9 @@ from __future__ import annotations
 import builtins
 import re
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,15 +20,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from maxtool.compiler.cpu_target import LEVELS, CpuTarget, cpu_target
-from maxtool.compiler.quantizers import compiled_quantizers
-from maxtool.compiler.quantizers.compiled_quantizers import (
-    QUANTIZERS,
-    CompiledQuantizer,
-    kernel_for,
-)
+from maxtool.compiler.quantizers import compiled_quantizers, kept_libraries, quantizer_kernels
+from maxtool.compiler.quantizers.compiled_quantizers import SOURCES, CompiledQuantizer
+from maxtool.compiler.quantizers.quantizer_kernels import NAME, QUANTIZERS, kernel_for, module_for
 from maxtool.errors import ModelMismatch
 from maxtool.quantization import QuantizationEncoding, acceleration, codec, quantize
 from maxtool.quantization.acceleration import compiled_for
+from maxtool.quantization.importance import BlockWeights
 from tests.compiler.kernels.assembly import assembly
 from tests.effort import examples
 from tests.quantization.block_samples import samples
@@ -53,7 +54,9 @@ each_weighed = pytest.mark.parametrize("encoding", WEIGHED, ids=lambda one: one.
 def compiled(
     encoding: E, dtype: str = "float32", target: CpuTarget = HOST, *, weighed: bool = False
 ) -> CompiledQuantizer:
-    return CompiledQuantizer(encoding, dtype, target, weighed=weighed)
+    storages = dict(SOURCES.values())
+    module = module_for(encoding, dtype, target, weighed=weighed)
+    return CompiledQuantizer(target.tile.width, storages[dtype], module[NAME])
 
 
 def by_both(
@@ -269,7 +272,8 @@ def test_numpy_where_the_compiler_fails(monkeypatch: pytest.MonkeyPatch) -> None
         raise RuntimeError("no such target")
 
     compiled_quantizers.quantizer.cache_clear()
-    monkeypatch.setattr(compiled_quantizers, "block_quantizer", fail)
+    monkeypatch.setattr(kept_libraries, "find", lambda *_: None)
+    monkeypatch.setattr(quantizer_kernels, "block_quantizer", fail)
     told: list[str] = []
     values = samples()["bell"]
     with compiled_for([E.Q8_0], told.append):
@@ -280,6 +284,50 @@ def test_numpy_where_the_compiler_fails(monkeypatch: pytest.MonkeyPatch) -> None
     (warning,) = told
     assert "Q8_0" in warning
     assert "no such target" in warning
+
+
+def test_threads_that_wait_do_not_try_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried, begun = [], threading.Barrier(4)
+
+    def fail(*what: object) -> None:
+        tried.append(what)
+        time.sleep(0.05)  # so that the others wait
+        raise RuntimeError("no such target")
+
+    def ask() -> object:
+        begun.wait()
+        return acceleration.find_quantizer(E.Q8_0, np.dtype(np.float32))
+
+    monkeypatch.setattr(acceleration, "_registered", [fail])
+    told: list[str] = []
+    with compiled_for([E.Q8_0], told.append), ThreadPoolExecutor(4) as pool:
+        found = [pool.submit(ask) for _ in range(4)]
+        assert [each.result() for each in found] == [None] * 4
+    assert len(tried) == len(told) == 1
+
+
+def test_importance_that_is_read_only_or_strided() -> None:
+    values = samples()["bell"]
+    wide = importances((2 * values.shape[-1],))
+    wide.flags.writeable = False
+    for importance in (
+        wide[: values.shape[-1]],
+        wide[::2],
+        np.broadcast_to(wide[:1], wide[::2].shape),
+    ):
+        expected, actual = by_both(values, E.Q4_K, importance)
+        np.testing.assert_array_equal(actual, expected)
+    blocks = values.reshape(-1, 256)
+    weights = BlockWeights(
+        wide[::2].reshape(-1, 256),
+        np.arange(2 * len(blocks))[::2] % (wide.size // 512),
+        np.broadcast_to(np.float32(0), len(blocks)),
+    )
+    in_order = BlockWeights(*(np.array(array, order="C") for array in weights))
+    records = np.empty((2, len(blocks), E.Q4_K.block_size), np.uint8)
+    for passed, record in zip((weights, in_order), records, strict=True):
+        compiled(E.Q4_K, weighed=True)(blocks, record, passed)
+    np.testing.assert_array_equal(*records)
 
 
 def test_blocks_of_wishes_may_overlap() -> None:
@@ -294,13 +342,18 @@ def test_blocks_of_wishes_may_overlap() -> None:
 
 
 def test_only_encodings_that_have_one_load_the_compiler() -> None:
-    assert compiled_quantizers.QUANTIZERS.keys() == acceleration.COMPILED
+    assert QUANTIZERS.keys() == acceleration.COMPILED
 
 
 def test_they_are_used_where_there_is_enough_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    little = {E.Q8_0: 1000, E.Q4_K: 1000}
+    little = {(E.Q8_0, False): 1000, (E.Q4_K, False): 1000}
     with codec.accelerated(little):
         assert acceleration.find_quantizer(E.Q8_0, np.dtype(np.float32)) is None
+    monkeypatch.setattr(codec, "WORTHWHILE", {True: 1000, False: 10_000})
+    for weighed in (False, True):  # without importance nothing is searched for
+        with codec.accelerated({(E.Q4_0, weighed): 1000}):
+            found = acceleration.find_quantizer(E.Q4_0, np.dtype(np.float32))
+            assert (found is not None) is weighed
     monkeypatch.setattr(codec, "WORTHWHILE", {True: 2000, False: 2000})
     with codec.accelerated(little):
         assert acceleration.find_quantizer(E.Q8_0, np.dtype(np.float32)) is not None

@@ -44,14 +44,16 @@ def attention(
     window: int | None = None,
     softcap: float | None = None,
     dtype: str = "float32",
+    sinks: bool = False,
 ) -> b.PrimFunc:
     """Build causal attention over keys and values in ``dtype``.
 
     Parameters of the kernel: q[batch, seq, heads, head_dim], k[batch, kv_heads, head_dim, context],
     v[batch, kv_heads, context, head_dim], position[1] int32, y like q. Query i sees the keys 0 to
     position + i, and with a window only the last ``window`` of them; its own position included.
+    With ``sinks``, sink[heads] before y has the score of one more key of each head.
     """
-    options = Options(heads, kv_heads, head_dim, scale, window, softcap, dtype, tile)
+    options = Options(heads, kv_heads, head_dim, scale, window, softcap, dtype, tile, sinks=sinks)
     return _built(f"attention_{heads}_{kv_heads}_{head_dim}", options, has_slots=False)
 
 
@@ -64,6 +66,7 @@ def slot_attention(
     window: int | None = None,
     softcap: float | None = None,
     dtype: str = "float32",
+    sinks: bool = False,
 ) -> b.PrimFunc:
     """Build the same over a cache with slots, of which each row of the batch has one.
 
@@ -71,7 +74,7 @@ def slot_attention(
     v[slots, kv_heads, context, head_dim], position[batch] int32 and slot[batch] int32 of each row,
     y like q. A slot outside the cache stands for its first or last one.
     """
-    options = Options(heads, kv_heads, head_dim, scale, window, softcap, dtype, tile)
+    options = Options(heads, kv_heads, head_dim, scale, window, softcap, dtype, tile, sinks=sinks)
     return _built(f"slot_attention_{heads}_{kv_heads}_{head_dim}", options, has_slots=True)
 
 
@@ -84,6 +87,7 @@ def quantized_attention(
     window: int | None = None,
     softcap: float | None = None,
     slots: bool = False,
+    sinks: bool = False,
 ) -> b.PrimFunc:
     """Build the same, or ``slot_attention``, over keys and values in blocks of Q8_0.
 
@@ -93,7 +97,7 @@ def quantized_attention(
     """
     machine = instruction_set(target)
     options = Options(
-        heads, kv_heads, head_dim, scale, window, softcap, QUANTS, target.tile, machine
+        heads, kv_heads, head_dim, scale, window, softcap, QUANTS, target.tile, machine, sinks
     )
     into = "_slots" if slots else ""
     name = f"quantized_attention_{heads}_{kv_heads}_{head_dim}{into}"
@@ -109,8 +113,9 @@ def _built(name: str, options: Options, *, has_slots: bool) -> b.PrimFunc:
         k, v = _cache(kernel, options, (caches, kv_heads), context)
         position = kernel.argument("position", (batch if has_slots else 1,), "int32")
         slot = kernel.argument("slot", (batch,), "int32") if has_slots else None
+        sink = kernel.argument("sink", (options.heads,)) if options.sinks else None
         y = kernel.argument("y", (batch, seq, options.heads, head_dim))
-        _emit(AttentionKernel(options, batch, seq, context, q, k, v, position, slot, y))
+        _emit(AttentionKernel(options, batch, seq, context, q, k, v, position, slot, sink, y))
     return kernel.function
 
 
@@ -239,7 +244,13 @@ def _finish(task: AttentionTask) -> None:
     """Divide by the sums and write the rows."""
     with T.serial(task.rows) as r:
         query, head = task.place_of(b.index(task.first + r))
-        inverse = b.let(T.float32(1) / task.total[r])
+        inverse = b.let(T.float32(1) / _with_sink(task, r, head))
         for offset, width in b.widths(task.options.head_dim, task.options.tile.width):
             value = b.load(task.out, (r, offset), width) * b.splat(inverse, width)
             b.store(task.kernel.y, value, (task.at, query, head, offset), width)
+
+
+def _with_sink(task: AttentionTask, row: b.Expr, head: b.Expr) -> b.Expr:
+    """The sum of a row's exponentials, with that of one more key if there is such."""
+    sink, total = task.kernel.sink, task.total[row]
+    return total if sink is None else total + b.exp(sink[head] - task.top[row], 1)

@@ -34,6 +34,7 @@ class Options:
     dtype: str  # of keys and values, which are converted in registers
     tile: RegisterTile
     integers: InstructionSet | None = None  # for keys and values in blocks of Q8_0
+    sinks: bool = False  # whether each head has the score of one more key
 
     @property
     def group(self) -> int:
@@ -64,6 +65,7 @@ class AttentionKernel:
     v: CachedRows
     position: b.Buffer
     slot: b.Buffer | None  # of each row; None where row ``i`` has the ``i``-th keys and values
+    sink: b.Buffer | None  # of each head
     y: b.Buffer
 
     def cache_of(self, at: b.Expr) -> b.Expr:

@@ -98,6 +98,17 @@ def each_row(rows: Expr, work: Index, body: Callable[[Expr], None]) -> None:
     either(few, lambda: each(rows, body, threads=False), lambda: each(rows, body, threads=True))
 
 
+def each_image(batch: Expr, parts: int, work: int, body: Callable[[Expr], None]) -> None:
+    """Run ``body`` for every one of the ``parts`` of each image, like :func:`each_row`.
+
+    Where one image is worth all threads there is no code for a single one.
+    """
+    if parts * work >= SERIAL_WORK:
+        each(batch * parts, body, threads=True)
+    else:
+        each_row(batch * parts, work, body)
+
+
 def load_weight(buffer: Buffer, index: Sequence[Index], width: int, dtype: str) -> Expr:
     """Weights as float32, converted from ``dtype`` in registers; exact for every type."""
     value = load(buffer, index, width)

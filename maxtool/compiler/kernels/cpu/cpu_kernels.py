@@ -11,6 +11,8 @@ from maxtool.compiler.kernels.cpu import cpu_requests as c
 from maxtool.compiler.kernels.cpu.attention import attention, quantized_attention, slot_attention
 from maxtool.compiler.kernels.cpu.backend import CpuBackend
 from maxtool.compiler.kernels.cpu.block_attention import block_attention
+from maxtool.compiler.kernels.cpu.depthwise_convolution import depthwise_convolution
+from maxtool.compiler.kernels.cpu.direct_convolution import direct_convolution
 from maxtool.compiler.kernels.cpu.dot_attention import dot_attention
 from maxtool.compiler.kernels.cpu.embedding import embedding
 from maxtool.compiler.kernels.cpu.experts import expert_linear
@@ -29,8 +31,10 @@ from maxtool.compiler.kernels.shared import on_backend
 
 # Kernels whose inner loops are as wide as the register tile, or as a vector register.
 KERNELS: tuple[Row, ...] = (
-    row_with(RegisterTile, r.Attention)(attention),
+    row_with(RegisterTile, c.CausalAttention)(attention),
     row_with(RegisterTile, c.BlockAttention)(block_attention),
+    row_with(RegisterTile, c.DepthwiseConvolution)(depthwise_convolution),
+    row_with(RegisterTile, c.DirectConvolution)(direct_convolution),
     row_with(RegisterTile, r.DotAttention)(dot_attention),
     row_with(RegisterTile, c.PackedEmbedding)(embedding),
     row_with(RegisterTile, c.PackedExpertLinear)(expert_linear),

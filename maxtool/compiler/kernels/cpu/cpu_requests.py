@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maxtool.compiler.kernels.kernel_options import Epilogue
+from maxtool.compiler.kernels.kernel_options import AfterConvolution, Epilogue, Window
 from maxtool.compiler.kernels.requests import Attention, DotAttention, Request
 
 
@@ -10,6 +10,26 @@ class BlockAttention(DotAttention):
     """The same of types that are computed in float32."""
 
     by_token: bool  # whether operands are [batch, length, heads, dim], or heads before the length
+
+
+class DepthwiseConvolution(Request):
+    """Convolution of each channel for itself in float32, of images of known sizes."""
+
+    window: Window
+    image: tuple[int, int]
+    channels: int
+    after: AfterConvolution
+
+
+class DirectConvolution(Request):
+    """Convolution with a packed filter in float32, of images of known sizes."""
+
+    window: Window
+    image: tuple[int, int]
+    channels: int
+    features: int
+    scaled: bool  # whether each channel of an image has a factor; of single pixels alone
+    after: AfterConvolution
 
 
 class PackColumns(Request):
@@ -100,7 +120,14 @@ class QuantizedAttention(Request):
     window: int | None
     softcap: float | None
     slots: bool  # whether each row of the batch says which one of the cache it sees
+    sinks: bool = False
 
 
-class SlotAttention(Attention):
+class CausalAttention(Attention):
+    """Attention over a cache with a row for each text."""
+
+    sinks: bool = False  # whether each head has the score of one more key, whose value is zero
+
+
+class SlotAttention(CausalAttention):
     """Attention over a cache with slots, of which each row of the batch has one."""

@@ -15,12 +15,17 @@ from maxtool.compiler.lowering.attention_rules import (
 )
 from maxtool.compiler.lowering.function_lowering import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.permute_rules import permuted
+from maxtool.errors import CompilationFailed
 from maxtool.graph import Dim, Node, Tensor
 
 
 def _attention(function: FunctionLowering, node: Node) -> None:
     """Transposed keys, which are the CPU's, are put in order before, and cost a copy."""
-    query, key, value, position = node.inputs
+    query, key, value, position, *sinks = node.inputs
+    if sinks:
+        raise CompilationFailed(
+            "attention with sinks has no kernel for GPUs", hint="compile it for a CPU"
+        )
     keys = function.get(key)
     if node.attributes["transposed"]:
         keys = permuted(function, keys, function.sizes(key.shape), TRANSPOSED, key.dtype)

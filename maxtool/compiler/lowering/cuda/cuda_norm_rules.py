@@ -30,7 +30,7 @@ def _rms_norm(function: FunctionLowering, node: Node) -> None:
 
 def _fits(chain: Chain) -> bool:
     small = len(chain.inputs) <= MAX_INPUTS and len(chain.steps) <= MAX_STEPS
-    return small and layout(chain.width).fits
+    return small and chain.is_of_rows and layout(chain.width).fits
 
 
 def _normalised(function: FunctionLowering, node: Node, chain: Chain) -> None:

@@ -1,0 +1,144 @@
+"""The tiles of a convolution: how many pixels and features are summed in registers at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from maxtool.compiler.cpu_target import RegisterTile
+from maxtool.compiler.kernels.kernel_options import Window
+
+# Vectors of features side by side, at most: each is a register for a weight.
+MOST_VECTORS = 6
+
+# Vectors of features that are best, and where pixels get in each other's way.
+TALL, LOW = 2, 4
+
+# Bytes after which lines share their places in the first cache, and how many of them it keeps.
+SAME_SET, WAYS = 4096, 8
+
+# Bytes of an element.
+FLOAT = 4
+
+# Bytes of an image that a thread walks with all filters, so that they stay in its L2 cache.
+CHUNK = 1 << 18
+
+# Parts of an image that are worth handing out where its filters are few.
+LEAST_TASKS = 16
+
+
+@dataclass(frozen=True)
+class ImageTiles:
+    """Tiles of the output of one image.
+
+    Attributes:
+        window: The window of an output pixel.
+        image: Rows and columns of the input.
+        channels: Those of the input.
+        block: Features that are summed side by side.
+        most: Pixels of a tile, at most.
+    """
+
+    window: Window
+    image: tuple[int, int]
+    channels: int
+    block: int
+    most: int
+
+    @cached_property
+    def is_product(self) -> bool:
+        """Return whether every pixel is a row of a product, and an image may be one long line."""
+        window = self.window
+        plain = max(window.size) == max(window.stride) == 1
+        return plain and not max(*window.before, *window.after)
+
+    @cached_property
+    def padded(self) -> tuple[int, int]:
+        """Rows and columns of the input with its padding; one row if pixels are rows."""
+        if self.is_product:
+            return 1, self.image[0] * self.image[1]
+        around = zip(self.image, self.window.before, self.window.after, strict=True)
+        rows, columns = (size + before + after for size, before, after in around)
+        return rows, columns
+
+    @property
+    def is_padded(self) -> bool:
+        """Return whether there is padding."""
+        return max(*self.window.before, *self.window.after) > 0
+
+    @property
+    def whole(self) -> tuple[int, int]:
+        """Rows and columns of the result as others see it."""
+        return self.image if self.is_product else self.output
+
+    @cached_property
+    def output(self) -> tuple[int, int]:
+        """Rows and columns of the result as the kernel sees it."""
+        window = self.window
+        spread = zip(self.padded, window.size, window.stride, window.dilation, strict=True)
+        rows, columns = (
+            (size - reach * (taps - 1) - 1) // step + 1 for size, taps, step, reach in spread
+        )
+        return rows, columns
+
+    @cached_property
+    def size(self) -> tuple[int, int]:
+        """Rows and columns of a tile: those that cover the output with the least of them."""
+        rows, columns = self.output
+        shapes = [
+            (high, wide)
+            for high in range(1, min(self.most, rows) + 1)
+            for wide in range(1, min(self.most // high, columns) + 1)
+        ]
+        return min(shapes, key=lambda shape: (self._cost(*shape), -shape[0] * shape[1]))
+
+    def _cost(self, high: int, wide: int) -> int:
+        """Return pixels that are computed; a tile of fewer than 6 takes as long as one of 6."""
+        rows, columns = self.output
+        return -(-rows // high) * -(-columns // wide) * max(6, high * wide)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Rows and columns of tiles."""
+        pairs = zip(self.output, self.size, strict=True)
+        down, across = (-(-whole // part) for whole, part in pairs)
+        return down, across
+
+    @property
+    def is_crowded(self) -> bool:
+        """Return whether pixels of a tile share places in the first cache that are too few."""
+        distance = self.window.stride[1] * self.channels * FLOAT
+        return distance % SAME_SET == 0 and self.size[1] > WAYS
+
+    def chunks(self, blocks: int) -> int:
+        """Return how many parts an image has, each of some tiles, for so many feature blocks."""
+        count = self.counts[0] * self.counts[1]
+        rows, columns = self.padded
+        by_cache = -(-rows * columns * self.channels * FLOAT // CHUNK)
+        return max(1, min(count, max(by_cache, -(-LEAST_TASKS // blocks))))
+
+
+def tiles_of(
+    tile: RegisterTile, window: Window, image: tuple[int, int], channels: int, features: int
+) -> ImageTiles:
+    """Return the tiles for so many features: of neighbours that do not crowd each other out.
+
+    The block of features is the one that wastes least on features that are not there. Sums take
+    all registers but those for the weights of a term and for one pixel.
+    """
+    counts = [
+        count
+        for count in range(1, MOST_VECTORS + 1)
+        if count * (count + 1) < tile.registers and (count - 1) * tile.width < features
+    ]
+
+    def tiles(best: int) -> ImageTiles:
+        vectors = min(
+            counts if len(counts) == 1 else counts[1:],
+            key=lambda count: (-(-features // (count * tile.width)) * count, abs(count - best)),
+        )
+        most = max(1, (tile.registers - 1 - vectors) // vectors)
+        return ImageTiles(window, image, channels, vectors * tile.width, most)
+
+    usual = tiles(TALL)
+    return tiles(LOW) if usual.is_crowded else usual

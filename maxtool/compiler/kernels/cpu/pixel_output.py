@@ -1,0 +1,117 @@
+"""The result of a convolution: its bias, what is done to it then, and where it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tvm.tirx.script.builder import ir as T
+
+from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu.special_functions import Vectors
+from maxtool.compiler.kernels.formulas import ARITHMETIC
+from maxtool.compiler.kernels.kernel_options import AfterConvolution
+from maxtool.compiler.kernels.pointwise import run_chain
+
+# Steps of which there is a copy for each register of a tile; others are a loop over its pixels.
+PLAIN = {*ARITHMETIC, "relu"}
+MOST_PLAIN = 4
+
+# Elements of a cache line.
+LINE = 16
+
+# Where a pixel of a tile begins in the result, and at which channel.
+Place: TypeAlias = Callable[[b.Index], tuple[b.Indices, b.Expr]]
+
+
+@dataclass(frozen=True, slots=True)
+class PixelOutput:
+    """The result, ``[batch, rows, columns * features]``, and the operands of what is done to it."""
+
+    y: b.Buffer
+    bias: b.Buffer
+    others: tuple[b.Buffer, ...]
+    after: AfterConvolution
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether what is done to it is so little that it may stand many times."""
+        steps = self.after.steps
+        return len(steps) <= MOST_PLAIN and all(step.op in PLAIN for step in steps)
+
+    def fetch(self, pixels: int, channels: int, place: Place) -> None:
+        """Fetch what is read for a tile, of the size of the result, while its sums are computed."""
+        read = zip(self.others, self.after.columns, strict=True)
+        tensors = [other for other, is_row in read if not is_row]
+        if not tensors:
+            return
+        with T.serial(b.integer(pixels)) as p:
+            (*outer, first), _ = place(b.index(p))
+            for other in tensors:
+                for offset in range(0, channels, LINE):
+                    b.prefetch(other, (*outer, first + offset))
+
+    def store(self, value: b.Expr, place: b.Indices, channel: b.Index, width: int) -> None:
+        """Write neighbours at a place, which begin with a channel."""
+        loaded = [
+            b.load(other, (channel,) if is_row else place, width)
+            for other, is_row in zip(self.others, self.after.columns, strict=True)
+        ]
+        total = b.let(value + b.load(self.bias, (channel,), width))
+        result = run_chain(Vectors(width), self.after.steps, [total, *loaded])
+        b.store(self.y, result, place, width)
+
+    def store_tile(
+        self,
+        registers: b.Registers,
+        pieces: Sequence[tuple[int, int]],
+        place: Place,
+    ) -> None:
+        """Write the registers of a tile; ``place`` of a pixel is where it begins, and a channel."""
+
+        def pixel(p: b.Index, sums: b.Buffer) -> None:
+            (*outer, first), channel = place(p)
+            for offset, width in pieces:
+                value = b.load(sums, (p, offset), width)
+                self.store(value, (*outer, first + offset), channel + offset, width)
+
+        if self.is_plain:
+            for p in range(registers.rows):
+                pixel(p, registers.buffer)
+            return
+        memory = b.scratch(tuple(registers.buffer.shape))
+        registers.copy_to(memory)
+        with T.serial(b.integer(registers.rows)) as p:
+            pixel(b.index(p), memory)
+
+
+def pixel_output(
+    kernel: b.Kernel,
+    batch: b.Expr,
+    sizes: tuple[int, int],
+    lines: tuple[int, int],
+    features: int,
+    after: AfterConvolution,
+) -> PixelOutput:
+    """Declare the bias, the other operands and the result of images of some ``sizes``.
+
+    They are bias[features]; for each other one [features], or [batch * rows * columns, features];
+    and y[batch, rows, columns, features]. The kernel sees as many rows and columns as ``lines``.
+    """
+    bias = kernel.argument("bias", (features,))
+    pixels = kernel.dim("pixels")
+    shapes = [(features,) if is_row else (pixels, features) for is_row in after.columns]
+    declared = [kernel.argument(f"x{i}", shape) for i, shape in enumerate(shapes)]
+    y = kernel.argument("y", (batch, *sizes, features))
+    seen = (batch, lines[0], lines[1] * features)
+    others = tuple(
+        other if is_row else as_lines(other, seen)
+        for other, is_row in zip(declared, after.columns, strict=True)
+    )
+    return PixelOutput(as_lines(y, seen), bias, others, after)
+
+
+def as_lines(buffer: b.Buffer, shape: b.Indices) -> b.Buffer:
+    """The same memory with pixels and channels of a row as one dimension."""
+    return T.decl_buffer(list(shape), str(buffer.dtype), data=buffer.data, layout=None)

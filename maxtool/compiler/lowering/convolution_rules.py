@@ -1,0 +1,107 @@
+"""Rules for convolutions that have kernels of their own on CPUs.
+
+Such a kernel waits for what is done to its result: it is pending until something needs that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from maxtool.compiler.filter_storage import filter_form
+from maxtool.compiler.fusion.convolution_fusions import DEPTHWISE, DIRECT
+from maxtool.compiler.image_geometry import filter_window, image_window
+from maxtool.compiler.kernels.cpu.cpu_requests import DepthwiseConvolution, DirectConvolution
+from maxtool.compiler.kernels.kernel_options import AfterConvolution, ChainStep
+from maxtool.compiler.kernels.requests import Convolution, Request
+from maxtool.compiler.lowering import tensor_expressions as te
+from maxtool.compiler.lowering.chain import Chain, Columns, Pending
+from maxtool.compiler.lowering.function_lowering import Expr, FunctionLowering, Rule
+from maxtool.compiler.lowering.permute_rules import permuted
+from maxtool.compiler.storage_types import bits
+from maxtool.graph import Node
+
+
+def _special(function: FunctionLowering, node: Node) -> None:
+    x, _, bias, *gate = node.inputs
+    (result,) = node.outputs
+    weight = _stored(function, node)
+    if weight is None:
+        _general(function, node)
+        return
+    operands = [function.get(x), weight, *map(function.get, (*gate, bias))]
+    is_line = x.rank == 3
+    batch, *sizes = function.sizes(result.shape)
+    if is_line:
+        operands[0] = function.reshaped(operands[0], [batch, 1, *function.sizes(x.shape[1:])])
+
+    def emit(inputs: Sequence[Expr | Columns], steps: tuple[ChainStep, ...]) -> Expr:
+        columns = tuple(isinstance(each, Columns) for each in inputs)
+        others = [each.expr if isinstance(each, Columns) else each for each in inputs]
+        request = _request(node, AfterConvolution(columns, steps))
+        line = [1] if is_line else []
+        value = function.kernel(request, [*operands, *others], [batch, *line, *sizes])
+        return function.reshaped(value, [batch, *sizes]) if is_line else value
+
+    function.chains[id(result)] = Chain((Pending(emit),), (), int(result.shape[-1]))
+
+
+def _request(node: Node, after: AfterConvolution) -> Request:
+    """Return the request of a convolution; a line is an image of one row."""
+    window, sizes = image_window(node)
+    channels = int(node.inputs[0].shape[-1])
+    if node.op == DEPTHWISE:
+        return DepthwiseConvolution(window=window, image=sizes, channels=channels, after=after)
+    features = int(node.outputs[0].shape[-1])
+    return DirectConvolution(
+        window=window,
+        image=sizes,
+        channels=channels,
+        features=features,
+        scaled=len(node.inputs) == 4,
+        after=after,
+    )
+
+
+def _stored(function: FunctionLowering, node: Node) -> Expr | None:
+    """The filter as the kernel reads it; None where it is only known at run time."""
+    x, weight = node.inputs[:2]
+    form = filter_form(node, function.target)
+    if form is None:
+        return None
+    storage = function.storage.get(id(weight))
+    if storage is not None and storage.form == form:
+        value = function.get(weight)
+    elif id(weight) in function.constants:
+        key = ("filter", id(weight), form)
+        data = function.constants[id(weight)]
+        value = function.once(key, lambda: function.constant(bits(form.store(data)), weight.device))
+    else:
+        return None
+    if node.op == DEPTHWISE and x.rank == 3:
+        return function.reshaped(value, [1, *form.shape(weight.shape.static())])
+    return value
+
+
+def _general(function: FunctionLowering, node: Node) -> None:
+    """Lower to the kernel that any convolution has."""
+    x, weight, bias, *gate = node.inputs
+    order, (result,) = node.attributes["order"], node.outputs
+    sizes = function.sizes(weight.shape)
+    filter_ = permuted(function, function.get(weight), sizes, order, weight.dtype)
+    request = Convolution(
+        dtype=x.dtype.value,
+        window=filter_window(node),
+        channels=int(x.shape[-1]),
+        features=int(result.shape[-1]),
+        groups=node.attributes["groups"],
+    )
+    image = function.get(x)
+    if gate:
+        operands = [image, function.get(gate[0])]
+        image = function.compute(te.elementwise("mul", x.dtype), *operands, name="mul")
+    operands = [image, filter_, function.get(bias)]
+    value = function.kernel(request, operands, function.sizes(result.shape), x.dtype)
+    function.set_whole(result, value)
+
+
+CONVOLUTIONS: dict[str, Rule] = dict.fromkeys((DIRECT, DEPTHWISE), _special)
