@@ -55,7 +55,8 @@ def cast(values: NDArray[Any], dtype: DType) -> tuple[NDArray[Any], int]:
 def oddities(values: NDArray[Any]) -> frozenset[str]:
     """The non-finite values that floats hold: ``NaN``, ``infinity``, both or neither."""
     flat = values.reshape(-1)
-    parts = in_parts(flat.size, CHUNK_ELEMENTS, lambda part: _oddities(flat[part]), threads=1)
+    step = CHUNK_ELEMENTS * (4 if flat.dtype.itemsize == 2 else 1)  # which needs no temporaries
+    parts = in_parts(flat.size, step, lambda part: _oddities(flat[part]), threads=1)
     return frozenset().union(*parts)
 
 

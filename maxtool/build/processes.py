@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from multiprocessing import connection, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -13,7 +12,7 @@ from maxtool.build.executor import Sent
 from maxtool.build.step import Step
 
 # What runs a step in a process of its own: it is given the folder of the build file, the step, and
-# where to send what came of it, a ``Sent``.
+# where to send what came of it, a ``Sent``; before that, lines on how far it is.
 Work = Callable[[Path, Step, Connection], None]
 LOST = {"what": "the process ended without a word", "exit_code": 5, "problems": [], "hint": None}
 
@@ -24,10 +23,13 @@ class Processes:
     Args:
         folder: The folder of the build file.
         work: What a process calls.
+        told: What hears the name of a step, and how far it is.
     """
 
-    def __init__(self, folder: Path, work: Work) -> None:
-        self._folder, self._work = folder, work
+    def __init__(
+        self, folder: Path, work: Work, told: Callable[[str, str], None] = lambda *_: None
+    ) -> None:
+        self._folder, self._work, self._told = folder, work, told
         self._running: dict[str, tuple[BaseProcess, Connection]] = {}
 
     def begin(self, step: Step, _memory: int) -> None:
@@ -41,9 +43,20 @@ class Processes:
 
     def ended(self) -> Sequence[tuple[str, Sent]]:
         """Wait until processes have ended: the names of their steps, and what they sent."""
-        ready = connection.wait([receiver for _, receiver in self._running.values()])
-        names = [name for name, (_, receiver) in self._running.items() if receiver in ready]
-        return [(name, _received(*self._running.pop(name))) for name in names]
+        while True:
+            ready = connection.wait([receiver for _, receiver in self._running.values()])
+            names = [name for name, (_, receiver) in self._running.items() if receiver in ready]
+            received = {name: _received(self._running[name][1]) for name in names}
+            for name, line in received.items():
+                if isinstance(line, str):
+                    self._told(name, line)
+            ended = [(name, sent) for name, sent in received.items() if isinstance(sent, Sent)]
+            for name, _ in ended:
+                process, receiver = self._running.pop(name)
+                receiver.close()
+                process.join()
+            if ended:
+                return ended
 
     def stop(self) -> None:
         """End all processes."""
@@ -53,12 +66,10 @@ class Processes:
             process.join()
 
 
-def _received(process: BaseProcess, receiver: Connection) -> Sent:
+def _received(receiver: Connection) -> Sent | str:
     """Return what a process sent, or an error that it ended without."""
-    with closing(receiver):
-        try:
-            sent: Sent = receiver.recv()
-        except EOFError:
-            sent = Sent(error=LOST)
-    process.join()
+    try:
+        sent: Sent | str = receiver.recv()
+    except EOFError:
+        sent = Sent(error=LOST)
     return sent

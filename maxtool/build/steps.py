@@ -142,6 +142,9 @@ def _step(
     if is_url(source) and not kind.takes_urls:
         what = "is a URL, which convert and compile take, and this is read from a path here"
         problems.add((*target.place, "source"), what)
+    if is_url(target.output or ""):
+        what = "is a URL, and a build compares what it wrote on this machine: write to a path, and "
+        problems.add((*target.place, "output"), f"{what}copy it from there")
     options = {key: resolved(value, key) for key, value in sorted(target.options.items())}
     forms = kind.options
     words = [word for key, value in options.items() for word in forms[key].words(value) or ()]

@@ -15,8 +15,8 @@ from maxtool.errors import MachineLacks, UsageError
 
 ADDRESS = "RAY_ADDRESS"
 AUTO = "auto"
-# Of the head, as ``ray start`` prints it. Ray itself tries for two minutes to reach one.
-HEAD = re.compile(r"(?P<host>[\w.-]+|\[[\da-fA-F:]+\]):(?P<port>\d{1,5})", re.ASCII)
+# Of the head, as ``ray start`` prints it, or of Ray's client. Ray itself tries for minutes to reach
+HEAD = re.compile(r"(?:ray://)?(?P<host>[\w.-]+|\[[\da-fA-F:]+\]):(?P<port>\d{1,5})", re.ASCII)
 PATIENCE = 5.0
 
 

@@ -261,8 +261,8 @@ def _is_looked_up(change: MergedTensor) -> bool:
 
 
 def _headers(info: TensorInfo) -> NDArray[Any]:
-    """An array of a tensor's shape, for what does not depend on its values."""
-    return np.empty(info.shape, np.float32)
+    """Zeros of a tensor's shape, for what does not depend on its values."""
+    return np.zeros(info.shape, np.float32)
 
 
 def _tensors(changes: Sequence[Change]) -> list[FactorTensor]:

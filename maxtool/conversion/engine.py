@@ -20,7 +20,8 @@ from maxtool.conversion.companions import replacing_companions
 from maxtool.conversion.description import described
 from maxtool.conversion.edits import edited
 from maxtool.conversion.layout import Layout, TensorFile, checksum_lines, laid_out, staged_layout
-from maxtool.conversion.output_tensors import TensorSource, planned_tensors
+from maxtool.conversion.objects_there import check_objects
+from maxtool.conversion.output_tensors import Origin, TensorSource, planned_tensors
 from maxtool.conversion.payloads import PayloadMaker
 from maxtool.conversion.plain_copy import copied_description, copied_tensors
 from maxtool.conversion.read_back import read_back
@@ -40,7 +41,8 @@ from maxtool.files import (
     sha256,
 )
 from maxtool.parallel import usable_cores
-from maxtool.quantization import QuantizationEncoding, accelerated
+from maxtool.quantization import accelerated
+from maxtool.quantization.codec import Work
 from maxtool.quantization.scheme import files_read
 from maxtool.recipe import (
     OutputTensor,
@@ -55,6 +57,7 @@ from maxtool.recipe.quantized_types import QuantizedTypes
 from maxtool.recipe.recipe_files import RECIPE_SUFFIX
 from maxtool.weights import Checkpoint, TensorSpec, open_checkpoint
 from maxtool.weights.files_read import files_noted, named
+from maxtool.weights.header_copies import is_header_copy
 from maxtool.weights.lora import is_adapter, merged
 from maxtool.weights.names import listed
 
@@ -115,7 +118,8 @@ class Conversion:
 
         Of files with tensors the SHA-256 is None: they are read tensor by tensor, in another order.
         """
-        tensors = {*self.checkpoint.files}
+        copies = {path for path in self.read.values() if is_header_copy(path)}
+        tensors = {*self.checkpoint.files, *copies}
         return {
             name: {
                 "bytes": path.stat().st_size,
@@ -138,13 +142,19 @@ class Conversion:
         return PayloadMaker(self.checkpoint, self.plan, self.quantized, jobs, allow)
 
     @property
-    def quantized_elements(self) -> dict[QuantizationEncoding, int]:
+    def quantized_elements(self) -> dict[Work, int]:
         """Count the elements of each encoding that tensors are quantized to."""
-        counts: Counter[QuantizationEncoding] = Counter()
+        counts: Counter[Work] = Counter()
         if self.request.quantize is not None:
-            for spec in self.specs:
-                counts.update({spec.encoding: spec.size} if spec.encoding else {})
+            for spec, origin in self.tensors:
+                if spec.encoding is not None:
+                    counts[spec.encoding, self._is_weighed(origin)] += spec.size
         return dict(counts)
+
+    def _is_weighed(self, origin: Origin) -> bool:
+        """Return whether a tensor is quantized with importance."""
+        chosen = self.quantized.types.get(getattr(origin, "name", ""))
+        return chosen is not None and chosen.importance is not None
 
 
 @dataclass
@@ -315,6 +325,9 @@ def _check_replaceable(request: Request) -> None:
 def _check_free(conversion: Conversion) -> None:
     """Check that the files of the output may be written, and that there is room for them."""
     request, replaced = conversion.request, conversion.layout.replaced
+    if request.destination is not None:
+        check_objects(request, conversion.layout)
+        return
     sources = conversion.sources
     if replaced is None:
         check_output(request.output, force=request.force, sources=sources)

@@ -18,7 +18,10 @@ from maxtool.weights import TensorSpec
 from maxtool.weights.source_file import whole_file
 
 CONFIG = "config.json"
+PIXELS = "pixel_values"
 GENERATION = "generation_config.json"
+# What prepares images, sounds and videos for a model, in transformers' classes.
+PROCESSORS = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
 ID_KEYS = ("bos_token_id", "eos_token_id", "pad_token_id")
 DTYPE_KEYS = ("dtype", "torch_dtype")
 
@@ -36,11 +39,17 @@ def from_huggingface(
     config.update(dict.fromkeys(present, dtype_name(specs)))
     files = {CONFIG: _json(config)}
     beside = sentence_transformers.carried(plan.checkpoint.folder)
-    for name in (GENERATION, *CARRIED, *beside):
+    for name in (GENERATION, *CARRIED, *beside, *_processors(plan)):
         file = plan.checkpoint.folder / name
         if file.is_file():
             files[name] = whole_file(file)
     return files
+
+
+def _processors(plan: Plan) -> tuple[str, ...]:
+    """The files of processors, of a model that takes more than texts as it is written."""
+    inputs = {name for entry in plan.recipe.entries.values() for name in entry}
+    return PROCESSORS if PIXELS in inputs else ()
 
 
 def from_gguf(

@@ -17,6 +17,7 @@ from maxtool.conversion.streaming import (
     put_together,
     stored_slabs,
 )
+from maxtool.conversion.verbatim import StoredRun, copied, stored_runs
 from maxtool.parallel import in_order
 from maxtool.recipe import OutputTensor, Plan
 from maxtool.recipe.quantized_types import QuantizedTypes
@@ -59,12 +60,24 @@ class PayloadMaker:
         the recipe's operations round. What is held is bounded by ``jobs`` and, of tensors that are
         rearranged within their rows, by the largest.
         """
-        with closing(in_order(self._calls(tensors, rounded), self.jobs)) as results:
-            yield (self._payload(spec, origin, results, warn) for spec, origin in tensors)
+        runs = [stored_runs(self.checkpoint, self.plan, *tensor) for tensor in tensors]
+        made = [tensor for tensor, stored in zip(tensors, runs, strict=True) if stored is None]
+        with closing(in_order(self._calls(made, rounded), self.jobs)) as results:
+            yield (
+                self._payload(*tensor, stored, results, warn)
+                for tensor, stored in zip(tensors, runs, strict=True)
+            )
 
     def _payload(
-        self, spec: TensorSpec, origin: Origin, results: Iterator[Made], warn: Callable[[str], None]
+        self,
+        spec: TensorSpec,
+        origin: Origin,
+        runs: list[StoredRun] | None,
+        results: Iterator[Made],
+        warn: Callable[[str], None],
     ) -> Payload:
+        if runs is not None:
+            return copied(self.checkpoint, spec, runs, warn, self.jobs)
         if not isinstance(origin, OutputTensor | str):
             return origin
         portions = takewhile(lambda portion: portion is not _END, results)

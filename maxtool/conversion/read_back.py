@@ -16,10 +16,9 @@ from maxtool.conversion.request import Target
 from maxtool.conversion.verification import HINT, verify_safetensors
 from maxtool.dtype import TABLE
 from maxtool.errors import ChangedFile, InputError, VerificationFailed
-from maxtool.recipe.step import Array
 from maxtool.weights import TensorSpec
 from maxtool.weights.formats import read
-from maxtool.weights.formats.payload import Chunked, Payload
+from maxtool.weights.formats.payload import Chunked, Payload, Placed, WriteAt
 from maxtool.weights.names import listed
 from maxtool.weights.source_file import open_source
 from maxtool.weights.tensor_info import TensorInfo
@@ -61,19 +60,32 @@ def _is(info: TensorInfo, spec: TensorSpec) -> bool:
 
 def _equal(info: TensorInfo, payload: Payload) -> bool:
     """Return whether the bytes in the file are those of the payload, and as many."""
-    position = 0
+    position, same = 0, True
     with open_source(info.file) as file:
-        for chunk in _chunks(payload):
-            expected = np.ascontiguousarray(chunk).reshape(-1).view(np.uint8)
-            stored = file.array(info.offset + position, expected.size)
-            if not np.array_equal(stored, expected):
+
+        def compare(offset: int, expected: memoryview) -> None:
+            nonlocal same
+            stored = file.array(info.offset + offset, len(expected))
+            same = same and np.array_equal(stored, expected)
+
+        for count in _compared(payload, compare):
+            position += count
+            if not same:
                 return False
-            position += expected.size
     return position == info.nbytes
 
 
-def _chunks(payload: Payload) -> Iterator[Array]:
-    yield from payload.chunks if isinstance(payload, Chunked) else [payload]
+def _compared(payload: Payload, compare: WriteAt) -> Iterator[int]:
+    """Have a payload compared, where it would be written; yields the bytes of each piece."""
+    if isinstance(payload, Placed):
+        yield from (part(compare) for part in payload.parts)
+        return
+    position = 0
+    for chunk in payload.chunks if isinstance(payload, Chunked) else [payload]:
+        data = np.ascontiguousarray(chunk).reshape(-1).view(np.uint8).data
+        compare(position, data)
+        position += len(data)
+        yield len(data)
 
 
 def _open_gguf(path: Path, specs: list[TensorSpec], output: Path) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
-from maxtool.conversion.hf_files import CONFIG, GENERATION
+from maxtool.conversion.hf_files import CONFIG, GENERATION, PROCESSORS
 from maxtool.errors import InputError
 from maxtool.recipe import sentence_transformers as sentences
 from maxtool.tokenizer.huggingface import CARRIED
@@ -16,8 +17,6 @@ TENSORS = re.compile(
     r"model(-\d{5}-of-\d{5})?\.safetensors|pytorch_model(-\d{5}-of-\d{5})?\.bin"
     r"|(model\.safetensors|pytorch_model\.bin)\.index\.json"
 )
-# What else convert, or save_pretrained of transformers' classes, puts beside them.
-PROCESSORS = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
 CHECKSUMS = "SHA256SUMS"
 BESIDE = frozenset({CHECKSUMS, CONFIG, GENERATION, *CARRIED, *PROCESSORS, *sentences.BESIDE})
 
@@ -29,6 +28,25 @@ def strangers(folder: Path) -> list[str]:
         return names
     modules = _modules(folder)
     return [name for name in names if not _known(folder / name, modules)]
+
+
+def strange_names(names: Iterable[str]) -> list[str]:
+    """The names of objects below a folder that belong to no checkpoint, as of :func:`strangers`.
+
+    A folder in it may hold the configuration of a module, where there is a list of modules.
+    """
+    known = sorted(names)
+    if not any(TENSORS.fullmatch(name) for name in known):
+        return known
+    modules = sentences.MODULES in known
+    return [name for name in known if not _is_known_object(name, has_modules=modules)]
+
+
+def _is_known_object(name: str, *, has_modules: bool) -> bool:
+    folder, slash, file = name.partition("/")
+    if slash:
+        return has_modules and file == CONFIG and bool(folder)
+    return name in BESIDE or TENSORS.fullmatch(name) is not None
 
 
 def _known(entry: Path, modules: frozenset[str]) -> bool:

@@ -10,6 +10,7 @@ from typing import Literal
 from maxtool.conversion.edit_request import MetadataEdits, TensorEdits
 from maxtool.dtype import DType
 from maxtool.errors import UsageError
+from maxtool.object_storage import Destination
 from maxtool.quantization.scheme import Scheme
 from maxtool.recipe import Dialect
 from maxtool.recipe.naming import check_name
@@ -62,6 +63,8 @@ class Request:
         in_shares: Whether its files are written by several processes, a share of them each.
         origin: What is known of where the source was brought from: its name, and more.
         jobs: How many threads read and convert; one per core when not given.
+        destination: Where in an object store the result appears; then ``output`` is a path of the
+            same name, at which its files are made one by one.
     """
 
     source: Path
@@ -88,6 +91,12 @@ class Request:
     in_shares: bool = False
     origin: Mapping[str, object] = field(default_factory=dict)
     jobs: int | None = None
+    destination: Destination | None = None
+
+    @property
+    def shown(self) -> str:
+        """Return the output as it is printed."""
+        return str(self.output) if self.destination is None else self.destination.shown
 
     @property
     def most_bytes(self) -> int | None:

@@ -8,13 +8,15 @@ the output (:class:`~maxtool.files.PartFolder`); the finishing step makes the ou
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from maxtool.conversion.engine import Conversion, Report, convert, write_part
 from maxtool.conversion.layout import TensorFile
-from maxtool.conversion.resuming import made_of
-from maxtool.errors import MissingFile, OutputExists
-from maxtool.files import FinishedPart, PartFolder, SharedPart, check_space, kept_parts
+from maxtool.conversion.object_output import put_together
+from maxtool.conversion.part_places import folder_of
+from maxtool.errors import MaxtoolError, MissingFile
+from maxtool.files import FinishedPart, PartFolder, SharedPart, SharedParts, check_space, kept_parts
 from maxtool.quantization import accelerated
 from maxtool.weights.names import listed
 
@@ -41,15 +43,8 @@ class Share:
         return replace(conversion, tensors=tensors, layout=own)
 
 
-def folder_of(conversion: Conversion) -> PartFolder:
-    """The folder of the parts of an output."""
-    request, layout = conversion.request, conversion.layout
-    made = made_of(request, layout, conversion.recipe, conversion.checkpoint.seen)
-    return PartFolder(request.output, made)
-
-
 def write_share(
-    conversion: Conversion, share: Share, folder: PartFolder, progress: Progress = None
+    conversion: Conversion, share: Share, folder: SharedParts, progress: Progress = None
 ) -> Report:
     """Write the files of a share; those that are there already, and whole, are kept.
 
@@ -70,20 +65,16 @@ def write_share(
     lacking = [
         file for file in own.layout.files if not _is_kept(folder, own, file, report, progress)
     ]
-    check_space(conversion.request.output, sum(own.files[file.name] for file in lacking))
+    nbytes = [own.files[file.name] for file in lacking]
+    alone = conversion.request.destination is not None  # each is removed once it is uploaded
+    check_space(conversion.request.output, max(nbytes, default=0) if alone else sum(nbytes))
     with accelerated(own.quantized_elements, report.warnings.append):
         for file in lacking:
-            try:
-                _write(conversion, share, folder, file, report, progress)
-            except FileNotFoundError:
-                if folder.folder.exists():
-                    raise
-                what = "the output was finished, or its shares were removed, by another process"
-                raise OutputExists(what, file=conversion.request.output) from None
+            _write(conversion, share, folder, file, report, progress)
     return report
 
 
-def finish(conversion: Conversion, folder: PartFolder, progress: Progress = None) -> Report:
+def finish(conversion: Conversion, folder: SharedParts, progress: Progress = None) -> Report:
     """Make the output of the parts that shares have written, and remove their folder.
 
     Args:
@@ -97,12 +88,44 @@ def finish(conversion: Conversion, folder: PartFolder, progress: Progress = None
         UsageError: If the shares were written by other options, or from another source.
     """
     check_parts_of(conversion, folder)
-    report = convert(conversion, progress, folder)
+    if isinstance(folder, PartFolder):
+        report = convert(conversion, progress, folder)
+    else:
+        report = put_together(conversion, folder, progress)
     folder.remove()
     return report
 
 
-def check_parts_of(conversion: Conversion, folder: PartFolder) -> None:
+def write_all(conversion: Conversion, progress: Progress = None, sent: Progress = None) -> Report:
+    """Write an output in an object store by one process, file by file.
+
+    Nothing of it stays if that fails, but with ``--resume`` finished files do.
+
+    Args:
+        conversion: The conversion.
+        progress: What is told the bytes written since the last call.
+        sent: What is told the bytes uploaded since the last call.
+
+    Raises:
+        MaxtoolError: What :func:`write_share` and :func:`finish` raise, and uploads.
+    """
+    folder = folder_of(conversion, sent)
+    if not conversion.request.resume:
+        folder.remove()
+    try:
+        written = write_share(conversion, Share(1, 1), folder, progress)
+        report = finish(conversion, folder)
+    except BaseException:
+        if not conversion.request.resume:
+            with suppress(MaxtoolError):
+                folder.remove()
+        raise
+    report.kept = written.kept
+    report.warnings = [*dict.fromkeys([*written.warnings, *report.warnings])]
+    return report
+
+
+def check_parts_of(conversion: Conversion, folder: SharedParts) -> None:
     """Check that all parts of an output are there; ``MissingFile`` lists those that are not."""
     folder.check()
     files = [file.name for file in conversion.layout.files]
@@ -117,20 +140,20 @@ def check_parts_of(conversion: Conversion, folder: PartFolder) -> None:
     if missing:
         what = f"{len(missing)} of {len(files)} files are not there"
         hint = "run the shares that lack; what is there is kept"
-        raise MissingFile(what, file=folder.folder, problems=listed(missing), hint=hint)
+        raise MissingFile(what, file=folder.shown, problems=listed(missing), hint=hint)
 
 
 def kept_files(conversion: Conversion) -> int:
     """The number of finished files that are kept of a conversion that was interrupted."""
     request = conversion.request
-    if request.in_shares:
+    if request.in_shares or (request.destination and request.resume):
         folder = folder_of(conversion)
         return sum(folder.part(file.name) is not None for file in conversion.layout.files)
     return len(kept_parts(request.output)) if request.resume else 0
 
 
 def _is_kept(
-    folder: PartFolder, own: Conversion, file: TensorFile, report: Report, progress: Progress
+    folder: SharedParts, own: Conversion, file: TensorFile, report: Report, progress: Progress
 ) -> bool:
     """Return whether a file was written before, and is whole."""
     found = folder.part(file.name)
@@ -144,7 +167,7 @@ def _is_kept(
         if progress is not None:
             progress(nbytes)
 
-    if not found.part.is_at(folder.folder / file.name, advance):
+    if not folder.is_whole(found, advance):
         advance(-read)
         report.warnings.append(f"{file.name} was damaged since it was written; it is written anew")
         return False
@@ -156,7 +179,7 @@ def _is_kept(
 def _write(
     conversion: Conversion,
     share: Share,
-    folder: PartFolder,
+    folder: SharedParts,
     file: TensorFile,
     report: Report,
     progress: Progress,

@@ -161,7 +161,7 @@ def _by_matrix(rows: Array, done: int, each: int) -> Iterator[tuple[int, Array]]
 
 
 def _cast(values: Array, spec: TensorSpec) -> Made:
-    odd, source = _counted(values), DType.from_numpy(values.dtype)
+    odd, source = counted(values), DType.from_numpy(values.dtype)
     if source is spec.dtype:
         return Made([values], odd, source)
     converted, lost = cast(values, spec.dtype)
@@ -212,8 +212,8 @@ def said(odd: Mapping[str, int]) -> str:
     return " and ".join(f"{count} {what}" for what, count in sorted(odd.items()) if count)
 
 
-def _counted(values: Array) -> Counter[str]:
-    """Count the values of a part that are not finite."""
+def counted(values: Array) -> Counter[str]:
+    """Count the values of a part that are not finite, by what is said of them."""
     if not DType.from_numpy(values.dtype).is_float() or not oddities(values):
         return Counter()
     with np.errstate(invalid="ignore"):

@@ -11,7 +11,8 @@ from maxtool.files.hashing import sha256
 from maxtool.files.journal import Journal
 from maxtool.files.leftovers import kept_parts
 from maxtool.files.outputs import check_output, check_parts, check_space, present_parts
-from maxtool.files.part_folder import PartFolder, SharedPart
+from maxtool.files.part_folder import PartFolder
+from maxtool.files.shared_parts import SharedPart, SharedParts
 from maxtool.files.staging import forget_written, staged, staged_parts, written
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Journal",
     "PartFolder",
     "SharedPart",
+    "SharedParts",
     "check_output",
     "check_parts",
     "check_space",

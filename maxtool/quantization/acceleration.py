@@ -84,23 +84,21 @@ def find_quantizer(
 
     ``weighed`` is whether errors are weighed by importance.
     """
-    asking = [wish for wish in _wishes if encoding in wish.encodings]
-    if not asking:
-        return None
-    try:
-        with _one_finds:
+    with _one_finds:
+        asking = [wish for wish in _wishes if encoding in wish.encodings]
+        if not asking:
+            return None
+        try:
             if not _registered:
                 import_module(PROVIDER)
             return _registered[-1](encoding, dtype, weighed)
-    except Exception as error:  # whatever a compiler that is broken or missing raises
-        reason = str(error).strip().splitlines()[-1:] or [type(error).__name__]
-        with _one_finds:
-            told = [wish for wish in asking if encoding in wish.encodings]
-            for wish in told:
+        except Exception as error:  # whatever a compiler that is broken or missing raises
+            reason = str(error).strip().splitlines()[-1:] or [type(error).__name__]
+            for wish in asking:
                 wish.encodings.discard(encoding)
-        for wish in told:
-            wish.warn(
-                f"{encoding.name} is quantized by NumPy, several times slower, as no quantizer "
-                f"could be compiled: {reason[0]:.200}"
-            )
-        return None
+    for wish in asking:
+        wish.warn(
+            f"{encoding.name} is quantized by NumPy, several times slower, as no quantizer "
+            f"could be compiled: {reason[0]:.200}"
+        )
+    return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,6 +39,8 @@ COMPILED_ELEMENTS = 1 << 18
 # Elements for which NumPy takes longer than the compiler takes to be loaded: of encodings that
 # search for scales, and of others.
 WORTHWHILE = {True: 1 << 23, False: 1 << 27}
+# What elements are quantized to, and whether errors are weighed by importance.
+Work: TypeAlias = tuple[QuantizationEncoding, bool]
 # The float16 fields of the encodings that can be written.
 SCALES = frozenset({"d", "m", "dmin"})
 
@@ -150,17 +152,26 @@ def dequantize(
 
 
 def accelerated(
-    elements: Mapping[QuantizationEncoding, int], warn: Warn = lambda _: None
+    elements: Mapping[Work, int], warn: Warn = lambda _: None
 ) -> AbstractContextManager[None]:
     """Let arrays be quantized by compiled code within, if there is enough to do.
 
-    ``warn`` is told why an encoding is left to NumPy all the same.
+    Args:
+        elements: How many of them are quantized to an encoding, without or with importance.
+        warn: What is told why an encoding is left to NumPy all the same.
     """
     work = sum(
-        elements[encoding] / WORTHWHILE[CODECS[encoding].searches]
-        for encoding in COMPILED.intersection(elements)
+        count / WORTHWHILE[_searches(encoding, weighed=weighed)]
+        for (encoding, weighed), count in elements.items()
+        if encoding in COMPILED
     )
-    return compiled_for(elements if work >= 1 else (), warn)
+    return compiled_for({encoding for encoding, _ in elements} if work >= 1 else (), warn)
+
+
+def _searches(encoding: QuantizationEncoding, *, weighed: bool) -> bool:
+    """Return whether the codec searches for scales, without or with importance."""
+    codec = CODECS[encoding]
+    return codec.searches or (weighed and codec.by_rows)
 
 
 def _from(start: int, work: Callable[[slice], None]) -> Callable[[slice], None]:

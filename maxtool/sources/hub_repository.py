@@ -10,15 +10,15 @@ from typing import Any
 
 from maxtool.errors import InputError, MissingFile, TransferFailed
 from maxtool.sources import hub_library
-from maxtool.sources.checksum import DIGITS, GIT, Checksum
 from maxtool.sources.hub_cache import HubCache
 from maxtool.sources.hub_store import HubStore
 from maxtool.sources.locking import own_part
 from maxtool.sources.origin import Listed, Origin, Progress
-from maxtool.sources.patience import patiently
 from maxtool.sources.transfer import transfer
 from maxtool.weights.hub import DEFAULT_REVISION, HubName, download
 from maxtool.weights.names import stays_inside
+from maxtool.weights.remote.checksum import DIGITS, GIT, Checksum
+from maxtool.weights.remote.patience import patiently
 from maxtool.weights.remote.visit import TIMEOUT
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from maxtool.sources.checksum import Checksum
+from maxtool.weights.remote.checksum import Checksum
 from maxtool.weights.remote.store import Store
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from maxtool.conversion.hf_files import CONFIG, GENERATION
+from maxtool.conversion.hf_files import CONFIG, GENERATION, PROCESSORS
 from maxtool.errors import MissingFile
 from maxtool.recipe import sentence_transformers
 from maxtool.sources.origin import Listed, Origin
@@ -19,7 +19,10 @@ from maxtool.weights.names import did_you_mean, listed
 
 GGUF, INDEX, ONNX = ".gguf", ".json", ".onnx"
 # What is read beside safetensors, PyTorch and ONNX files.
-BESIDE = (CONFIG, GENERATION, *CARRIED, lora.CONFIG, *sentence_transformers.BESIDE)
+BESIDE = (
+    *(CONFIG, GENERATION, *CARRIED, *PROCESSORS[:2], lora.CONFIG),
+    *sentence_transformers.BESIDE,
+)
 # Names that the file which stands for a model usually has, where nothing lists what is there.
 MAIN = (
     *("model.safetensors.index.json", "model.safetensors", lora.TENSORS),

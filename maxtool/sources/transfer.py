@@ -14,10 +14,10 @@ from urllib.parse import unquote
 
 from maxtool.errors import ChangedFile, MalformedFile
 from maxtool.files.outputs import check_space
-from maxtool.sources.checksum import Checksum, Running
 from maxtool.sources.origin import Listed, Progress
-from maxtool.sources.patience import patiently
 from maxtool.urls import redacted
+from maxtool.weights.remote.checksum import Checksum, Running
+from maxtool.weights.remote.patience import patiently
 from maxtool.weights.remote.store import Piece, Store
 
 # Bytes of a piece, and how many are asked for side by side: together the memory that it takes.

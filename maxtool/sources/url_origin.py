@@ -15,18 +15,18 @@ from urllib.parse import urlsplit, urlunsplit
 from maxtool.errors import AccessRefused, MissingFile
 from maxtool.files import sha256
 from maxtool.recipe import sentence_transformers
-from maxtool.sources.announced import announced
 from maxtool.sources.locking import own_part
 from maxtool.sources.origin import Listed, Origin, Progress
-from maxtool.sources.patience import patiently
 from maxtool.sources.selection import BESIDE, MAIN
 from maxtool.sources.transfer import transfer
 from maxtool.sources.url_cache import UrlCache
 from maxtool.urls import HTTP, file_name, inside, redacted, scheme
 from maxtool.weights import hub
 from maxtool.weights.names import check_file_name, stays_inside
+from maxtool.weights.remote.announced import announced
 from maxtool.weights.remote.filesystem import FilesystemStore
 from maxtool.weights.remote.http import HttpStore
+from maxtool.weights.remote.patience import patiently
 from maxtool.weights.remote.store import Store
 
 AT_ONCE = 8  # requests side by side

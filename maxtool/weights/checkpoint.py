@@ -83,8 +83,7 @@ class Checkpoint:
     def stored(self, name: str) -> StoredWeight:
         """One tensor to be read part by part, so that its size costs no memory."""
         info = self._info(name)
-        simple = info.unpack is None and not isinstance(info, CompositeTensor)
-        whole = None if simple and info.nbytes else self._load(info)
+        whole = None if info.is_in_order and info.nbytes else self._load(info)
         return StoredWeight(info, self.seen.get(info.file), whole)
 
     def rows(self, name: str, index: int | NDArray[Any]) -> WeightData:
@@ -129,7 +128,7 @@ class Checkpoint:
 
     def _mapped(self, info: TensorInfo) -> NDArray[Any]:
         """The payload as mapped; made anew only where it is unaligned, packed or scaled."""
-        if isinstance(info, CompositeTensor) or info.unpack is not None or not info.nbytes:
+        if not info.is_in_order or not info.nbytes:
             return self._load(info)
         raw = np.frombuffer(self._map(info.file), np.uint8, info.nbytes, info.offset)
         array = raw.view(info.stored_dtype).reshape(info.stored_shape)

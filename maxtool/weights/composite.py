@@ -31,6 +31,11 @@ class CompositeTensor(TensorInfo):
         """Bytes of all parts."""
         return sum(part.nbytes for part in self.parts)
 
+    @property
+    def is_in_order(self) -> bool:
+        """Return that no part of the file is the weight."""
+        return False
+
     def read(self, view: View) -> NDArray[Any]:
         """The weight, or its blocks, from the data of its parts."""
         raise NotImplementedError

@@ -30,6 +30,11 @@ def header_copies(paths: Iterable[Path]) -> Iterator[None]:
         _copies.difference_update(added)
 
 
+def is_header_copy(path: Path) -> bool:
+    """Return whether a file is a copy of a header."""
+    return path in _copies
+
+
 def check_payload(path: Path) -> None:
     """Check that a file has payloads; ``PayloadNeeded`` if it is a copy of a header."""
     if path in _copies:

@@ -87,6 +87,20 @@ class StoredWeight:
         data = data.reshape(*numbers.shape, *inner)
         return WeightData(data, self.name, self.dtype, shape, self.quantization_encoding)
 
+    def pieces(self, rows: range, memory: NDArray[np.uint8]) -> Iterator[NDArray[Any]]:
+        """Yield the items of rows that follow each other, as many at a time as ``memory`` holds.
+
+        There they lie, in one row, until the next are asked for.
+        """
+        dtype = self._info.stored_dtype
+        held = memory[: len(memory) // dtype.itemsize * dtype.itemsize].view(dtype)
+        with self._opened() as read:
+            stop = rows.stop * self.row_items
+            for start in range(rows.start * self.row_items, stop, len(held)):
+                piece = held[: stop - start]
+                read(start, piece)
+                yield piece
+
     def rows(self, numbers: Rows, columns: range) -> NDArray[Any]:
         """The items ``columns`` along the last dimension, of each of the rows ``numbers``."""
         return self._rows(numbers, columns, self.row_items)

@@ -87,3 +87,8 @@ class TensorInfo(TensorSpec):
     file: Path = Path()
     offset: int = 0
     unpack: Unpack | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def is_in_order(self) -> bool:
+        """Return whether the file has the bytes of the array, one behind the other."""
+        return self.unpack is None

@@ -224,3 +224,11 @@ def test_sources_that_are_no_paths(tmp_path: Path) -> None:
     with pytest.raises(MalformedFile, match="this is read from a path here") as caught:
         read(tmp_path, text)
     assert "sesame" not in str(caught.value)
+
+
+def test_outputs_that_are_no_paths(tmp_path: Path) -> None:
+    text = target("x").replace('output = "', 'output = "s3://user:sesame@bucket/')
+    assert "s3://" in text
+    with pytest.raises(MalformedFile, match="write to a path, and copy it from there") as caught:
+        read(tmp_path, text)
+    assert "sesame" not in str(caught.value)

@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from tests.cli.s3_server import BUCKET, serving
 from tests.folders import contents
 
 pytestmark = [
@@ -32,21 +33,22 @@ pytestmark = [
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "data"
 MODEL = DATA / "tiny-llama"
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
 WAIT = 100
 RAY = ["--executor", "ray"]
 
 
 @dataclass
 class Nodes:
-    """The cluster: its address, and the process that has it."""
+    """The cluster: its address, that for Ray's client, its process, and a client of its S3."""
 
     address: str
+    client: str
     process: subprocess.Popen[str]
+    s3: Any
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**ENVIRONMENT, "RAY_ADDRESS": self.address}
+        return {**environment(), "RAY_ADDRESS": self.address}
 
     def replace_one(self) -> None:
         """Kill the second node, and add another."""
@@ -89,13 +91,18 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     """One cluster, and one at a time: processes of pytest-xdist may share the tests."""
     with (tmp_path_factory.getbasetemp().parent / "ray-cluster.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield from cluster()
+        with serving() as client:
+            yield from cluster(client)
 
 
-def cluster() -> Iterator[Nodes]:
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
+
+
+def cluster(s3: Any) -> Iterator[Nodes]:
     process = subprocess.Popen(
         [sys.executable, str(ROOT / "tests" / "cluster" / "nodes.py")],
-        env=ENVIRONMENT,
+        env=environment(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -104,7 +111,8 @@ def cluster() -> Iterator[Nodes]:
     assert process.stdin
     assert process.stdout
     try:
-        yield Nodes(_address(process.stdout), process)
+        address = _address(process.stdout)
+        yield Nodes(address, process.stdout.readline().strip(), process, s3)
     finally:
         process.stdin.close()
         process.stdout.close()
@@ -179,6 +187,43 @@ def test_a_worker_and_a_node_that_are_killed(
     assert "model-00002-of-00009.safetensors lost its worker and is tried again" in told
     assert "(attempt 2 of 4)" in told
     assert contents(to / "many") == contents(to / "one")
+
+
+def test_an_output_in_an_object_store(
+    nodes: Nodes, to: Path, interruptible: Callable[[], None]
+) -> None:
+    options = ["--quantize", "Q4_0", "--split-max-size", "30K", "--sha256", "--verify", "--json"]
+    one = nodes.maxtool(to / "one", "convert", str(MODEL), "-o", "out.gguf", *options)
+    command = ["convert", str(MODEL), "-o", f"s3://{BUCKET}/many/out.gguf", *options, *RAY]
+    process = nodes.begun(to / "many", command, interruptible)
+    os.kill(wait_for("out-00002"), signal.SIGKILL)
+    said, told = process.communicate(timeout=WAIT)
+    assert process.returncode == 0, told
+    assert "lost its worker and is tried again" in told
+    assert json.loads(said)["sha256"] == json.loads(one.stdout)["sha256"]
+    found = nodes.s3.list_objects_v2(Bucket=BUCKET)["Contents"]
+    there = {one["Key"]: nodes.s3.get_object(Bucket=BUCKET, Key=one["Key"]) for one in found}
+    files = {path.name: path.read_bytes() for path in (to / "one").iterdir()}
+    assert {key: one["Body"].read() for key, one in there.items()} == {
+        f"many/{name}": data for name, data in files.items()
+    }
+    assert not any((to / "many").iterdir())
+
+
+def test_rays_client(nodes: Nodes, to: Path) -> None:
+    if not nodes.client:
+        pytest.skip("Ray's client is not installed (ray[client])")
+    address = ["--ray-address", nodes.client]
+    command = ["convert", str(MODEL), "-o", "out.gguf", "--split-max-size", "60K"]
+    assert nodes.maxtool(to / "one", *command).returncode == 0
+    many = nodes.maxtool(to / "many", *command, *RAY, *address)
+    assert (many.returncode, many.stderr) == (0, "")
+    assert contents(to / "many") == contents(to / "one")
+    text = f'[targets.x]\nkind = "copy"\nsource = "{MODEL}"\noutput = "copied"\n'
+    (to / "many" / "build.toml").write_text(text)
+    built = nodes.maxtool(to / "many", "build", "build.toml", *RAY, *address)
+    assert built.returncode == 0, built.stderr
+    assert contents(to / "many" / "copied") == contents(MODEL)
 
 
 def test_ctrl_c_cancels_the_tasks(

@@ -19,9 +19,11 @@ from maxtool.cluster import connected, remote
 from maxtool.cluster.silence import silenced
 from maxtool.conversion import Request, prepare
 from maxtool.conversion.memory import BASE, needed_memory
+from maxtool.conversion.streaming import CHUNK_BYTES
 from maxtool.errors import MachineLacks, UsageError
 
-MODEL = Path(__file__).resolve().parents[1] / "data" / "tiny-llama"
+DATA = Path(__file__).resolve().parents[1] / "data"
+MODEL, ADAPTER = DATA / "tiny-llama", DATA / "lora" / "patterns"
 STEP = Step("x", "compile", ("compile", "a", "--target=cpu"), "a", "b", ())
 
 
@@ -57,11 +59,19 @@ def test_a_node_that_would_make_something_else() -> None:
 
 def test_memory_follows_from_the_plan(tmp_path: Path) -> None:
     needed = [
-        needed_memory(prepare(Request(MODEL, tmp_path / name, **more)))
-        for name, more in (("out", {}), ("out.gguf", {}))
+        needed_memory(prepare(Request(MODEL, tmp_path / name, jobs=1, **more)))
+        for name, more in (("out", {}), ("out.gguf", {}), ("out", {"adapter": ADAPTER}))
     ]
     assert needed[0] == BASE  # all rows are copied
     assert BASE <= needed[1] < BASE + 12 * 2**20
+    assert needed[2] > BASE, "weights are made of a matrix and its factors, whole"
+
+
+def test_memory_grows_with_the_threads(tmp_path: Path) -> None:
+    one, many = (
+        needed_memory(prepare(Request(MODEL, tmp_path / "out", jobs=jobs))) for jobs in (1, 64)
+    )
+    assert many - one > 60 * CHUNK_BYTES
 
 
 def test_rays_threads_write_in_vain(capsys: pytest.CaptureFixture[str]) -> None:

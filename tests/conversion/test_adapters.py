@@ -233,7 +233,7 @@ CHAINS: dict[str, list[Step]] = {
     ],
     "stacked": [
         Step("split", {"axis": 0, "sizes": (4, 4), "groups": 1}),
-        Step("rope_pairs_to_halves", {"heads": 2}),
+        Step("rope_pairs_to_halves", {"heads": 2, "rotated": 0}),
         Step("stack", {"axis": 0, "count": 2}),
         Step("unstack", {"axis": 0, "count": 2}),
     ],

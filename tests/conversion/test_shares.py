@@ -18,7 +18,8 @@ from typer.testing import CliRunner, Result
 
 from maxtool.cli.app import app
 from maxtool.conversion import Conversion, Report, Request, convert, engine, prepare, shares
-from maxtool.conversion.shares import Share, check_parts_of, finish, folder_of, write_share
+from maxtool.conversion.part_places import folder_of
+from maxtool.conversion.shares import Share, check_parts_of, finish, write_share
 from maxtool.dtype import DType
 from maxtool.errors import (
     ChangedFile,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Protocol, TypeAlias
 
@@ -12,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxtool.errors import MisshapenWeight, MissingWeight, ModelMismatch, UnexpectedWeight
-from maxtool.files.write_out import begin_write_out
-from maxtool.parallel import Behind
+from maxtool.files.write_out import begin_write_out, reserve
+from maxtool.parallel import Behind, in_order
 from maxtool.weights.tensor_info import TensorSpec
 
 CHUNK_BYTES = 1 << 24
@@ -34,7 +37,30 @@ class Chunked:
     chunks: Iterable[NDArray[Any]]
 
 
-Payload = NDArray[Any] | Chunked
+# Writes bytes to a place in an array, which is counted in bytes; they may change afterwards.
+WriteAt: TypeAlias = Callable[[int, memoryview], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An array whose parts are written side by side, each by the thread that reads it.
+
+    Attributes:
+        dtype: NumPy's type of the array.
+        shape: Its shape.
+        parts: Calls that write a part each, and return its bytes; the parts follow each other.
+        threads: How many of them may be made at a time.
+        finish: What is called when all of them have been made.
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    parts: Iterable[Callable[[WriteAt], int]]
+    threads: int
+    finish: Callable[[], None]
+
+
+Payload = NDArray[Any] | Chunked | Placed
 
 
 class Digest(Protocol):
@@ -86,6 +112,7 @@ def write_file(
     beginning, (*offsets, end) = header
     with path.open("wb") as file:
         with Behind() as behind:
+            reserve(file.fileno(), end)
             stream = DigestedStream(file, digest, behind)
             stream.write(beginning)
             _write_payloads(stream, specs, offsets, arrays, progress)
@@ -108,6 +135,21 @@ class DigestedStream:
         """Write at the place that was reached; the data must stay as they are."""
         self.behind.call(lambda: self._write(data))
         return len(data)
+
+    def place(self, array: Placed, progress: Progress) -> int:
+        """Write an array at the place that was reached; returns its bytes."""
+        self.behind.finish()
+        begin = end = self.file.tell()
+        calls = (
+            partial(part, partial(_write_at, self.file.fileno(), begin)) for part in array.parts
+        )
+        with closing(in_order(calls, array.threads)) as counts:  # no thread outlives the file
+            for count in counts:
+                begin_write_out(self.file.fileno(), end, count)
+                end += count
+                progress(count)
+        self.file.seek(end)
+        return end - begin
 
     def seek(self, offset: int) -> None:
         """Go on from a later place of the file, once all before is written."""
@@ -159,8 +201,12 @@ def write_payload(
 ) -> None:
     """Write one array, which must be what ``spec`` says; ``MisshapenWeight`` if it is not."""
     _check(array, spec)
-    chunks = array.chunks if isinstance(array, Chunked) else [array]
-    written = sum(_write(stream, chunk, progress) for chunk in chunks)
+    told = progress or (lambda _: None)
+    if isinstance(array, Placed):
+        written = _write_placed(stream, array, told)
+    else:
+        chunks = array.chunks if isinstance(array, Chunked) else [array]
+        written = sum(_write(stream, chunk, told) for chunk in chunks)
     if written != spec.nbytes:
         what = f"{written} bytes were given where the file has {spec.nbytes}"
         raise MisshapenWeight(what, tensor=spec.name)
@@ -173,12 +219,32 @@ def _check(array: Payload, spec: TensorSpec) -> None:
         raise MisshapenWeight(what, tensor=spec.name)
 
 
-def _write(stream: Writable, array: NDArray[Any], progress: Progress | None) -> int:
+def _write_placed(stream: Writable, array: Placed, progress: Progress) -> int:
+    """Write the parts of an array, one after the other where each byte must follow the last."""
+    written = 0
+    if isinstance(stream, DigestedStream) and stream.digest is None:
+        written = stream.place(array, progress)
+    else:
+        for part in array.parts:
+            count = part(lambda _, data: stream.write(bytes(data)))
+            written += count
+            progress(count)
+    array.finish()
+    return written
+
+
+def _write(stream: Writable, array: NDArray[Any], progress: Progress) -> int:
     """Write an array; returns its bytes."""
     payload = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     for start in range(0, payload.size, CHUNK_BYTES):
         chunk = payload[start : start + CHUNK_BYTES]
         stream.write(chunk.data)
-        if progress is not None:
-            progress(chunk.size)
+        progress(chunk.size)
     return payload.size
+
+
+def _write_at(descriptor: int, start: int, offset: int, data: memoryview) -> None:
+    """Write all of the data to a file, ``offset`` bytes behind ``start``."""
+    while data:
+        count = os.pwrite(descriptor, data, start + offset)
+        data, offset = data[count:], offset + count

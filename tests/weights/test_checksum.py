@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maxtool.sources.announced import ALGORITHMS, LISTS, SINGLE, announced
-from maxtool.sources.checksum import DIGITS, GIT, KINDS, Checksum, computable, strongest
 from maxtool.urls import identity, is_url, redacted
+from maxtool.weights.remote.announced import ALGORITHMS, LISTS, SINGLE, announced
+from maxtool.weights.remote.checksum import DIGITS, GIT, KINDS, Checksum, computable, strongest
 
 # Of the text 123456789: the check values of https://reveng.sourceforge.io/crc-catalogue/, those of
 # sha1sum and its kin, and git hash-object.

@@ -13,7 +13,7 @@ import binascii
 import re
 from collections.abc import Iterator, Mapping
 
-from maxtool.sources.checksum import Checksum, computable, strongest
+from maxtool.weights.remote.checksum import Checksum, computable, strongest
 
 # Algorithms by the names that headers have for them.
 ALGORITHMS: Mapping[str, str] = {
