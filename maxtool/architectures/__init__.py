@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from maxtool.architectures import decoder, encoder
+from maxtool.architectures import decoder, encoder, image_encoder
 from maxtool.architectures.cache_layout import CacheLayout
 from maxtool.architectures.decoder import Decoder
 from maxtool.architectures.decoder_config import DecoderConfig
@@ -26,7 +26,11 @@ from maxtool.errors import ConfigurationError
 # From a configuration, the element type of the matrices and a context to the module.
 Builder: TypeAlias = Callable[[Mapping[str, object], DType, int | None], Architecture]
 
-ARCHITECTURES: dict[str, Builder] = {"decoder": decoder.build, "encoder": encoder.build}
+ARCHITECTURES: dict[str, Builder] = {
+    "decoder": decoder.build,
+    "encoder": encoder.build,
+    "image_encoder": image_encoder.build,
+}
 
 
 def build(

@@ -112,7 +112,7 @@ class CacheLayout:
         query: Tensor,
         cache: Cache,
         location: Location,
-        **options: Any,  # noqa: ANN401 - of scores
+        **options: Any,  # noqa: ANN401 - of scores, and sinks
     ) -> Tensor:
         """Attention of queries ``[batch, seq, heads, head_dim]`` to what a cache holds."""
         position, slot = location

@@ -65,6 +65,14 @@ def unsupported(config: object, choices: Mapping[str, Collection[str]]) -> Itera
             yield f"{name} {value!r}: supported are {', '.join(known)}"
 
 
+def other_lengths(config: object, sizes: Mapping[str, int]) -> Iterator[str]:
+    """Yield a line for each list that has not as many values as it must; None is fine."""
+    for name, size in sizes.items():
+        values = getattr(config, name)
+        if values is not None and len(values) != size:
+            yield f"{name} has {len(values)} values, not {size}"
+
+
 def _frozen(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 

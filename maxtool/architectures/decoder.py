@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
+from maxtool.architectures.attention_temperature import query_scale
 from maxtool.architectures.cache_layout import Cache, CacheLayout, Location
 from maxtool.architectures.config import typed
 from maxtool.architectures.decoder_checks import check_split, problems
 from maxtool.architectures.decoder_config import DecoderConfig
-from maxtool.architectures.decoder_layer import DecoderLayer, make_norm
+from maxtool.architectures.decoder_layer import DecoderLayer
 from maxtool.architectures.entry import Entry, Limit, Table
+from maxtool.architectures.normalization import stream_norm
 from maxtool.architectures.rope_scaling import BY_LENGTH
-from maxtool.architectures.rotary_angles import Angles, make_rotaries
+from maxtool.architectures.rotary_angles import Turn, make_rotaries
 from maxtool.architectures.sliding_cache import count_of
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
@@ -75,8 +77,8 @@ class Decoder(Module[[Tensor], Tensor]):
             DecoderLayer(config, index, dtype, form, slides=room < self.context)
             for index, room in enumerate(self.rooms)
         )
-        self.norm = make_norm(config.norm, hidden, config.norm_eps, config.norm_bias)
-        self.lm_head = Linear(hidden, config.vocab_size, dtype)
+        self.norm = stream_norm(config)
+        self.lm_head = Linear(hidden, config.vocab_size, dtype, has_bias=config.lm_head_bias)
         self.lm_head.role = Role.GATHERED
         if config.tie_word_embeddings:
             self.lm_head.set_shared_weight("weight", self.embed.weight)
@@ -245,22 +247,25 @@ class Decoder(Module[[Tensor], Tensor]):
         x = _scaled(self.embed(input_ids), self.config.embed_scale)
         if self.config.position == "learned":
             x = self.position(x, position)
-        angles = self._angles(input_ids, position)
+        turns = self._turned(input_ids, position)
         for index, layer in enumerate(self.layers):
             kept = cache[index] if cache else None
-            x, _ = layer(x, angles[index], location, kept)
+            x, _ = layer(x, turns[index], location, kept)
         return self.norm(x)
 
-    def _angles(self, input_ids: Tensor, position: Tensor) -> list[Angles | None]:
-        """The rotary angles of each layer, None where it has no such positions."""
+    def _turned(self, input_ids: Tensor, position: Tensor) -> list[Turn]:
+        """The angles of each layer, and the factor of its queries."""
         built = {
             is_local: rotary.angles(input_ids, position)
             for is_local, rotary in self.rotaries.items()
         }
-        config = self.config
-        layers = range(config.n_layers)
+        config, factor = self.config, None
+        if config.temperature is not None and config.temperature_context is not None:
+            temperature, length = config.temperature, config.temperature_context
+            factor = query_scale(input_ids, position, temperature, length)
         return [
-            built[config.is_local(layer)] if config.has_rope(layer) else None for layer in layers
+            (built[config.is_local(layer)] if config.has_rope(layer) else None, factor)
+            for layer in range(config.n_layers)
         ]
 
     def _logits(self, hidden: Tensor) -> Tensor:

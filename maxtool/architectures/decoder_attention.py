@@ -6,16 +6,17 @@ from typing import TypeAlias
 
 from maxtool.architectures.cache_layout import Cache, CacheLayout, Location
 from maxtool.architectures.decoder_config import DecoderConfig
-from maxtool.architectures.rotary_angles import Angles, rotated
+from maxtool.architectures.normalization import head_norm
+from maxtool.architectures.rotary_angles import Turn, rotated
 from maxtool.architectures.sliding_cache import Seen, read_and_write
 from maxtool.dtype import DType
-from maxtool.graph import Tensor
-from maxtool.nn import Linear, Module, RMSNorm
+from maxtool.graph import Tensor, Weight, ops
+from maxtool.nn import Linear, Module, RMSNorm, parallel
 from maxtool.nn.tensor_parallel import Role
 
-# Hidden state, angles, location and cache, to the hidden state and the written cache.
+# Hidden state, what positions do, location and cache, to the hidden state and the written cache.
 CachedModule: TypeAlias = Module[
-    [Tensor, Angles | None, Location, Cache | None], tuple[Tensor, Cache | None]
+    [Tensor, Turn, Location, Cache | None], tuple[Tensor, Cache | None]
 ]
 
 
@@ -44,10 +45,19 @@ class Attention(CachedModule):
         self.q.role, self.o.role = Role.OUTPUTS, Role.INPUTS
         if config.n_kv_heads > 1:  # a single one serves the queries of every device
             self.k.role = self.v.role = Role.OUTPUTS
-        self.qk_norm = config.qk_norm
-        if config.qk_norm != "none":
-            widths = (dim, dim) if config.qk_norm == "head" else (inner, shared)
-            self.q_norm, self.k_norm = (RMSNorm(width, config.norm_eps) for width in widths)
+        self.norm_at = _place_of_norms(config)
+        if self.norm_at is not None:
+            self.q_norm, self.k_norm = (
+                head_norm(config, heads) for heads in (config.n_heads, config.n_kv_heads)
+            )
+        self.gate = Linear(hidden, inner, dtype) if config.attention_gate else None
+        if self.gate is not None:
+            self.gate.role = Role.OUTPUTS
+        self.norm = RMSNorm(inner, config.norm_eps) if config.sub_norms else None
+        self.sinks = (
+            Weight("sinks", DType.float32, (config.n_heads,)) if config.attention_sinks else None
+        )
+        self.clip = config.qkv_clip
         self.head_dim = dim
         self.window, self.slides = window, slides
         self.form = form
@@ -55,15 +65,14 @@ class Attention(CachedModule):
         self.scale = dim**-0.5 if config.attention_scale is None else config.attention_scale
 
     def forward(
-        self, x: Tensor, angles: Angles | None, location: Location, cache: Cache | None
+        self, x: Tensor, turn: Turn, location: Location, cache: Cache | None
     ) -> tuple[Tensor, Cache | None]:
         """Attention of ``x [batch, seq, hidden]`` over what the cache holds and itself.
 
         The first token of ``x`` stands at ``location``; returns the updated cache too.
         """
         query, key, value = self._projected(x)
-        if angles is not None:
-            query, key = (rotated(tensor, angles, location[0]) for tensor in (query, key))
+        query, key = self._turned(query, key, turn, location)
         seen = self._seen(self.form.parts(key, value), location, cache)
         mixed = self.form.attention(
             query,
@@ -72,9 +81,13 @@ class Attention(CachedModule):
             scale=self.scale,
             window=self.window,
             softcap=self.softcap,
+            sinks=None if self.sinks is None else parallel.local(self.sinks, x.device),
         )
         width = int(query.shape[2]) * self.head_dim
-        return self.o(mixed.reshape([*x.shape[:2], width])), seen.cache
+        joined = mixed.reshape([*x.shape[:2], width])
+        if self.gate is not None:
+            joined = joined * ops.sigmoid(self.gate(x))
+        return self.o(joined if self.norm is None else self.norm(joined)), seen.cache
 
     def _seen(self, new: Cache, location: Location, cache: Cache | None) -> Seen:
         """The keys and values that are attended to, and the written cache."""
@@ -88,12 +101,35 @@ class Attention(CachedModule):
     def _projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values by head, the former two normalised if that is asked for."""
         query, key, value = self.q(x), self.k(x), self.v(x)
-        if self.qk_norm == "full":
-            query, key = self.q_norm(query), self.k_norm(key)
+        query, key = self._normed("full", query, key)
+        if (clip := self.clip) is not None:
+            query, key, value = (ops.clamp(each, -clip, clip) for each in (query, key, value))
         query, key, value = (self._heads(tensor) for tensor in (query, key, value))
-        if self.qk_norm == "head":
-            query, key = self.q_norm(query), self.k_norm(key)
-        return query, key, value
+        return *self._normed("heads", query, key), value
+
+    def _turned(
+        self, query: Tensor, key: Tensor, turn: Turn, location: Location
+    ) -> tuple[Tensor, Tensor]:
+        """Queries and keys as their positions change them."""
+        angles, factor = turn
+        if angles is not None:
+            query, key = (rotated(tensor, angles, location[0]) for tensor in (query, key))
+        query, key = self._normed("turned", query, key)
+        return (query if factor is None else query * factor), key
+
+    def _normed(self, place: str, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys, normalised if this is where that is done."""
+        if place != self.norm_at:
+            return query, key
+        return self.q_norm(query), self.k_norm(key)
 
     def _heads(self, x: Tensor) -> Tensor:
         return x.reshape([*x.shape[:2], int(x.shape[2]) // self.head_dim, self.head_dim])
+
+
+def _place_of_norms(config: DecoderConfig) -> str | None:
+    """Name where queries and keys are normalised: all of them, by head, or behind the rotation."""
+    if config.qk_norm == "none":
+        return None
+    by_head = "turned" if config.qk_norm_after_rope else "heads"
+    return "full" if config.qk_norm == "full" else by_head

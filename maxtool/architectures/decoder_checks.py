@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from math import inf
 from typing import TypeAlias
 
-from maxtool.architectures.config import MAX_POSITIONS, out_of_range, unsupported
+from maxtool.architectures import expert_checks, rope_checks
+from maxtool.architectures.config import MAX_POSITIONS, other_lengths, out_of_range, unsupported
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.errors import ConfigurationError
 
@@ -19,7 +19,8 @@ POSITIVE = (
     " rotary_dim rope_theta rope_factor rope_original_context rope_low_freq_factor"
     " rope_high_freq_factor rope_beta_fast rope_beta_slow rope_attention_factor rope_local_theta"
     " sliding_window attention_scale attention_softcap logits_softcap embed_scale residual_scale"
-    " logits_scale n_experts n_experts_used expert_size"
+    " logits_scale qkv_clip temperature temperature_context n_experts n_experts_used expert_size"
+    " expert_groups expert_groups_used expert_scale swiglu_limit swiglu_alpha shared_expert_size"
 )
 NOT_NEGATIVE = ("norm_eps", "rope_mscale", "rope_mscale_all_dim")
 
@@ -29,32 +30,33 @@ MAXIMA = {"context_length": MAX_POSITIONS, "n_layers": 10_000}
 CHOICES: dict[str, tuple[str, ...]] = {
     "norm": ("rms", "layer"),
     "block": ("pre", "post", "sandwich", "parallel", "parallel_shared"),
-    "qk_norm": ("none", "head", "full"),
+    "qk_norm": ("none", "head", "each_head", "full"),
+    "qk_norm_type": ("rms", "layer"),
     "mlp": ("gated", "plain"),
-    "hidden_act": ("silu", "gelu", "gelu_tanh", "relu"),
+    "expert_scores": ("softmax", "sigmoid"),
+    "hidden_act": ("silu", "gelu", "gelu_tanh", "relu", "relu2", "quick_gelu"),
     "position": ("rope", "learned"),
     "rope_scaling": ("none", "linear", "dynamic", "llama3", "yarn", "longrope"),
-}
-
-# Options that a kind of scaling cannot do without.
-SCALING_NEEDS: dict[str, tuple[str, ...]] = {
-    "linear": ("rope_factor",),
-    "dynamic": ("rope_factor",),
-    "llama3": ("rope_factor",),
-    "longrope": ("rope_short_factors", "rope_long_factors"),
 }
 
 # An option, and the one that must be there for it to mean anything.
 MEANINGLESS_WITHOUT = {
     "rope_local_theta": "sliding_window",
+    "temperature": "temperature_context",
+    "temperature_context": "temperature",
     "n_experts": "n_experts_used",
     "n_experts_used": "n_experts",
     "expert_size": "n_experts",
     "expert_layers": "n_experts",
+    "shared_expert_size": "n_experts",
+    "swiglu_limit": "swiglu_alpha",
+    "swiglu_alpha": "swiglu_limit",
 }
 
+# The option that says the type of a norm, by the prefix of its options.
+NORM_TYPES = {"": "norm", "qk_": "qk_norm_type"}
+
 PER_LAYER = ("rope_layers", "sliding_layers", "expert_layers")
-PER_FREQUENCY = ("rope_short_factors", "rope_long_factors")
 
 
 def problems(config: DecoderConfig) -> list[str]:
@@ -70,28 +72,13 @@ def _out_of_range(config: DecoderConfig) -> Iterator[str]:
 
 
 def _needs(config: DecoderConfig) -> Iterator[str]:
-    for name in SCALING_NEEDS.get(config.rope_scaling, ()):
-        if getattr(config, name) is None:
-            yield f"rope_scaling {config.rope_scaling!r} needs {name}"
     for name, need in MEANINGLESS_WITHOUT.items():
         if getattr(config, name) is not None and getattr(config, need) is None:
             yield f"{name} {getattr(config, name)} needs {need}"
 
 
 def _lengths(config: DecoderConfig) -> Iterator[str]:
-    sizes = dict.fromkeys(PER_LAYER, config.n_layers)
-    sizes |= dict.fromkeys(PER_FREQUENCY, config.rotated // 2)
-    for name, size in sizes.items():
-        values = getattr(config, name)
-        if values is not None and len(values) != size:
-            yield f"{name} has {len(values)} values, not {size}"
-
-
-def _factors(config: DecoderConfig) -> Iterator[str]:
-    for name in PER_FREQUENCY:
-        for value in getattr(config, name) or ():
-            if not 0 < value < inf:
-                yield f"{name} has {value}"
+    yield from other_lengths(config, dict.fromkeys(PER_LAYER, config.n_layers))
 
 
 def _heads(config: DecoderConfig) -> Iterator[str]:
@@ -99,52 +86,16 @@ def _heads(config: DecoderConfig) -> Iterator[str]:
         yield f"n_heads {config.n_heads} is not a multiple of n_kv_heads {config.n_kv_heads}"
 
 
-def _rotary(config: DecoderConfig) -> Iterator[str]:
-    if config.position != "rope":
-        return
-    if config.rotated % 2:
-        name = "head_dim" if config.rotary_dim is None else "rotary_dim"
-        yield f"{name} {config.rotated} is odd"
-    if config.rotated > config.head_dim:
-        yield f"rotary_dim {config.rotated} is more than head_dim {config.head_dim}"
-
-
-def _scaling(config: DecoderConfig) -> Iterator[str]:
-    low, high = config.rope_low_freq_factor, config.rope_high_freq_factor
-    if config.rope_scaling == "llama3" and low >= high:
-        yield f"rope_low_freq_factor {low} is not less than rope_high_freq_factor {high}"
-    if config.rope_scaling == "dynamic" and config.rotated <= 2:
-        yield f"rope_scaling 'dynamic' needs more than {config.rotated} rotated elements"
-    if config.rope_scaling == "yarn" and config.rope_theta <= 1:
-        yield f"rope_scaling 'yarn' needs a rope_theta above 1, not {config.rope_theta}"
-    if config.rope_scaling == "longrope" and config.original_context == 1:
-        yield "rope_scaling 'longrope' needs an original context of more than one position"
-
-
-def _learned(config: DecoderConfig) -> Iterator[str]:
-    if config.position != "learned":
-        return
-    if config.rope_scaling != "none":
-        yield f"rope_scaling {config.rope_scaling!r} with learned positions"
-    for name in ("rotary_dim", "rope_layers", "rope_local_theta"):
-        if getattr(config, name) is not None:
-            yield f"{name} with learned positions"
-
-
 def _norms_and_windows(config: DecoderConfig) -> Iterator[str]:
-    if config.norm_bias and config.norm == "rms":
-        yield "norm_bias with rms norms, which have none"
+    for prefix in ("", "qk_"):
+        if getattr(config, f"{prefix}norm_bias") and getattr(config, NORM_TYPES[prefix]) == "rms":
+            yield f"{prefix}norm_bias with rms norms, which have none"
+    if config.norm_bias and config.plain_norms:
+        yield "norm_bias with norms that have no weights"
+    if config.qk_norm_after_rope and config.qk_norm == "full":
+        yield "qk_norm_after_rope with qk_norm 'full', which is not of heads"
     if config.sliding_window is None and any(config.sliding_layers or ()):
         yield "sliding_layers without a sliding_window"
-
-
-def _experts(config: DecoderConfig) -> Iterator[str]:
-    if config.n_experts is None:
-        return
-    if config.n_experts_used is not None and config.n_experts_used > config.n_experts:
-        yield f"n_experts_used {config.n_experts_used} is more than n_experts {config.n_experts}"
-    if config.mlp != "gated":
-        yield f"mlp {config.mlp!r} with experts: theirs are gated"
 
 
 RULES: tuple[Rule, ...] = (
@@ -152,13 +103,20 @@ RULES: tuple[Rule, ...] = (
     partial(unsupported, choices=CHOICES),
     _needs,
     _lengths,
-    _factors,
     _heads,
-    _rotary,
-    _scaling,
-    _learned,
+    *rope_checks.RULES,
     _norms_and_windows,
-    _experts,
+    *expert_checks.RULES,
+)
+
+
+# Values of options with which heads are not parts of a layer, and why.
+UNSPLIT: tuple[tuple[str, object, str], ...] = (
+    ("qk_norm", "full", "the norm of queries and keys is over all heads"),
+    ("qk_norm", "each_head", "each head has its own norm"),
+    ("attention_sinks", True, "each head has its own sink"),
+    ("expert_bias", True, "biases of experts would be added on every device"),
+    ("sub_norms", True, "a norm before the output projection is over all heads"),
 )
 
 
@@ -177,8 +135,9 @@ def _unequal(config: DecoderConfig, count: int) -> Iterator[str]:
     for name in (*heads, *_inner_sizes(config)):
         if (size := getattr(config, name)) % count:
             yield f"{name} is {size}, which makes no {count} equal parts"
-    if config.qk_norm == "full" and count > 1:
-        yield "qk_norm is 'full': the norm of queries and keys is over all heads"
+    for name, kind, reason in UNSPLIT:
+        if getattr(config, name) == kind and count > 1:
+            yield f"{name} is {kind!r}: {reason}"
 
 
 def _inner_sizes(config: DecoderConfig) -> Iterator[str]:
@@ -188,3 +147,5 @@ def _inner_sizes(config: DecoderConfig) -> Iterator[str]:
         yield "expert_size"
     if not all(layers) or config.expert_size is None:
         yield "intermediate_size"
+    if any(layers) and config.shared_expert_size is not None:
+        yield "shared_expert_size"

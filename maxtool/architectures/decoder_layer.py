@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 from maxtool.architectures.cache_layout import Cache, CacheLayout, Location
 from maxtool.architectures.decoder_attention import Attention, CachedModule
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.mixture_of_experts import MixtureOfExperts
 from maxtool.architectures.mlp import MLPS, PlainMLP
-from maxtool.architectures.rotary_angles import Angles
+from maxtool.architectures.normalization import Norm, stream_norm
+from maxtool.architectures.rotary_angles import Turn
 from maxtool.dtype import DType
 from maxtool.graph import Tensor
-from maxtool.nn import LayerNorm, RMSNorm
-
-Norm: TypeAlias = RMSNorm | LayerNorm
 
 # The norms of each form of block.
 NORMS: dict[str, tuple[str, ...]] = {
@@ -25,11 +21,6 @@ NORMS: dict[str, tuple[str, ...]] = {
     "parallel_shared": ("attn_norm",),
 }
 PARALLEL = ("parallel", "parallel_shared")
-
-
-def make_norm(norm_type: str, dim: int, eps: float, has_bias: bool = False) -> Norm:
-    """A norm of ``norm_type``: ``rms``, which has no bias, or ``layer``."""
-    return RMSNorm(dim, eps) if norm_type == "rms" else LayerNorm(dim, eps=eps, use_bias=has_bias)
 
 
 class DecoderLayer(CachedModule):
@@ -44,7 +35,7 @@ class DecoderLayer(CachedModule):
         def norm(name: str) -> Norm | None:
             if name not in NORMS[config.block]:
                 return None
-            return make_norm(config.norm, config.hidden_size, config.norm_eps, config.norm_bias)
+            return stream_norm(config)
 
         self.attn_norm = norm("attn_norm")
         self.attn = Attention(config, config.window(index), dtype, form, slides=slides)
@@ -56,11 +47,11 @@ class DecoderLayer(CachedModule):
         self.residual_scale = config.residual_scale
 
     def forward(
-        self, x: Tensor, angles: Angles | None, location: Location, cache: Cache | None
+        self, x: Tensor, turn: Turn, location: Location, cache: Cache | None
     ) -> tuple[Tensor, Cache | None]:
         """Map ``[batch, seq, hidden]`` to the same shape; returns the updated cache too."""
         first = _normed(self.attn_norm, x)
-        mixed, cache = self.attn(first, angles, location, cache)
+        mixed, cache = self.attn(first, turn, location, cache)
         after = self._added(x, _normed(self.attn_post_norm, mixed))
         if not self.is_parallel:
             second = _normed(self.mlp_norm, after)
@@ -76,7 +67,8 @@ def _make_mlp(config: DecoderConfig, index: int, dtype: DType) -> PlainMLP | Mix
     if config.has_experts(index):
         return MixtureOfExperts(config, dtype)
     widths = (config.hidden_size, config.intermediate_size)
-    return MLPS[config.mlp](*widths, config.hidden_act, dtype, config.mlp_bias)
+    inner_eps = config.norm_eps if config.sub_norms else None
+    return MLPS[config.mlp](*widths, config.hidden_act, dtype, config.mlp_bias, inner_eps)
 
 
 def _normed(norm: Norm | None, x: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from maxtool.architectures.config import typed
+from maxtool.architectures.encoder_attention import EncoderAttention
 from maxtool.architectures.encoder_config import EncoderConfig
 from maxtool.architectures.entry import Entry, Limit, Table
 from maxtool.architectures.mlp import MLPS
@@ -19,36 +20,19 @@ from maxtool.graph import Tensor, TensorType, ops
 from maxtool.nn import Embedding, LayerNorm, Linear, Module, ModuleList
 
 
-class EncoderAttention(Module[[Tensor, Tensor, Angles | None], Tensor]):
-    """Attention of every token over every token that is not padding."""
-
-    def __init__(self, config: EncoderConfig, dtype: DType) -> None:
-        hidden, inner = config.hidden_size, config.n_heads * config.head_dim
-        self.q = Linear(hidden, inner, dtype, has_bias=config.qkv_bias)
-        self.k = Linear(hidden, inner, dtype, has_bias=config.qkv_bias)
-        self.v = Linear(hidden, inner, dtype, has_bias=config.qkv_bias)
-        self.o = Linear(inner, hidden, dtype, has_bias=config.o_bias)
-        self.heads, self.head_dim = config.n_heads, config.head_dim
-
-    def forward(self, x: Tensor, mask: Tensor, angles: Angles | None) -> Tensor:
-        """Map ``[batch, seq, hidden]`` to its shape; ``mask [batch, 1, 1, seq]`` hides padding."""
-        query, key, value = (self._heads(part(x)) for part in (self.q, self.k, self.v))
-        if angles is not None:
-            query, key = (ops.rope(one, *angles) for one in (query, key))
-        query, key, value = (tensor.permute([0, 2, 1, 3]) for tensor in (query, key, value))
-        mixed = ops.scaled_dot_product_attention(query, key, value, mask).permute([0, 2, 1, 3])
-        return self.o(mixed.reshape([*x.shape[:2], self.heads * self.head_dim]))
-
-    def _heads(self, x: Tensor) -> Tensor:
-        return x.reshape([*x.shape[:2], self.heads, self.head_dim])
-
-
 class EncoderLayer(Module[[Tensor, Tensor, Angles | None], Tensor]):
     """Attention and MLP, each added to its input and the sum normalised."""
 
     def __init__(self, config: EncoderConfig, dtype: DType) -> None:
         hidden, inner = config.hidden_size, config.intermediate_size
-        self.attn = EncoderAttention(config, dtype)
+        self.attn = EncoderAttention(
+            hidden,
+            config.n_heads,
+            config.head_dim,
+            dtype,
+            qkv_bias=config.qkv_bias,
+            o_bias=config.o_bias,
+        )
         self.attn_norm = LayerNorm(hidden, eps=config.norm_eps)
         self.mlp = MLPS[config.mlp](hidden, inner, config.hidden_act, dtype, config.mlp_bias)
         self.mlp_norm = LayerNorm(hidden, eps=config.norm_eps)

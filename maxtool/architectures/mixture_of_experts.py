@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from maxtool.architectures.decoder_config import DecoderConfig
-from maxtool.architectures.mlp import ACTIVATIONS
+from maxtool.architectures.expert_routing import route
+from maxtool.architectures.mlp import ACTIVATIONS, GatedMLP
 from maxtool.dtype import DType
 from maxtool.graph import ShardingStrategy, Tensor, Weight, ops
-from maxtool.nn import Linear, Module, tensor_parallel
+from maxtool.nn import Linear, Module, parallel, tensor_parallel
 from maxtool.nn.placement import by_dimension, sharding_of
 from maxtool.nn.tensor_parallel import Role, strategy_of
 
@@ -17,13 +18,23 @@ class ExpertLinear(Module[[Tensor, Tensor], Tensor]):
     Sums that are to be added up over devices, where its ``role`` says so, are left to who calls it.
     """
 
-    def __init__(self, count: int, in_dim: int, out_dim: int, dtype: DType, role: Role) -> None:
+    def __init__(
+        self,
+        count: int,
+        in_dim: int,
+        out_dim: int,
+        dtype: DType,
+        role: Role,
+        has_bias: bool = False,
+    ) -> None:
         self.weight = Weight("weight", dtype, (count, out_dim, in_dim))
+        self.bias = Weight("bias", DType.float32, (count, out_dim)) if has_bias else None
         self.role = role
 
     def forward(self, x: Tensor, chosen: Tensor) -> Tensor:
         """``x [..., in]`` or ``[..., used, in]`` to ``[..., used, out]``, by the experts chosen."""
-        return ops.expert_linear(x, tensor_parallel.part(self.weight), chosen)
+        result = ops.expert_linear(x, tensor_parallel.part(self.weight), chosen)
+        return result if self.bias is None else result + ops.gather(self.bias, chosen, 0)
 
 
 @sharding_of.register
@@ -42,26 +53,55 @@ def _(
 class MixtureOfExperts(Module[[Tensor], Tensor]):
     """The experts of one layer and their router.
 
-    The router gives each expert a share of a token by a softmax; the token goes through those with
-    the largest shares, and what they make of it is added up by share (Shazeer et al. 2017).
+    The router gives each expert a share of a token; the token goes through those with the largest
+    shares, and what they make of it is added up by share (Shazeer et al. 2017). There may be an MLP
+    besides that each token goes through.
     """
 
     def __init__(self, config: DecoderConfig, dtype: DType) -> None:
         count, hidden = config.n_experts or 0, config.hidden_size
-        inner = config.expert_size or config.intermediate_size
-        self.router = Linear(hidden, count, dtype)
-        self.gate = ExpertLinear(count, hidden, inner, dtype, Role.OUTPUTS)
-        self.up = ExpertLinear(count, hidden, inner, dtype, Role.OUTPUTS)
-        self.down = ExpertLinear(count, inner, hidden, dtype, Role.INPUTS)
-        self.used = config.n_experts_used or 0
-        self.norm_topk = config.norm_topk
-        self.activation = config.hidden_act
+        inner, has_bias = config.expert_size or config.intermediate_size, config.expert_bias
+
+        def experts(in_dim: int, out_dim: int, role: Role) -> ExpertLinear:
+            return ExpertLinear(count, in_dim, out_dim, dtype, role, has_bias)
+
+        self.router = Linear(hidden, count, dtype, has_bias=config.router_bias)
+        self.correction = (
+            Weight("correction", DType.float32, (count,)) if config.expert_correction else None
+        )
+        self.gate = experts(hidden, inner, Role.OUTPUTS)
+        self.up = experts(hidden, inner, Role.OUTPUTS)
+        self.down = experts(inner, hidden, Role.INPUTS)
+        self.shared = SharedExpert(config, dtype) if config.shared_expert_size else None
+        self.config = config
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``[..., hidden]`` to the same shape."""
-        shares, chosen = ops.top_k(ops.softmax(self.router(x)), self.used)
-        if self.norm_topk:
-            shares = shares / ops.sum(shares)
-        inner = ACTIVATIONS[self.activation](self.gate(x, chosen)) * self.up(x, chosen)
+        correction = self.correction
+        local = None if correction is None else parallel.local(correction, x.device)
+        shares, chosen = route(self.router(x), local, self.config)
+        inner = self._activated(self.gate(x, chosen), self.up(x, chosen))
         mixed = ops.weighted_sum(self.down(inner, chosen), shares)
-        return tensor_parallel.summed(mixed, self.down.weight)
+        mixed = tensor_parallel.summed(mixed, self.down.weight)
+        return mixed if self.shared is None else mixed + self.shared(x)
+
+    def _activated(self, gate: Tensor, up: Tensor) -> Tensor:
+        limit, alpha = self.config.swiglu_limit, self.config.swiglu_alpha
+        if limit is None or alpha is None:
+            return ACTIVATIONS[self.config.hidden_act](gate) * up
+        gate = ops.minimum(gate, limit)
+        return (ops.clamp(up, -limit, limit) + 1.0) * (gate * ops.sigmoid(gate * alpha))
+
+
+class SharedExpert(Module[[Tensor], Tensor]):
+    """An MLP for every token, and how much of it is added, if that depends on the token."""
+
+    def __init__(self, config: DecoderConfig, dtype: DType) -> None:
+        hidden, inner = config.hidden_size, config.shared_expert_size or 0
+        self.mlp = GatedMLP(hidden, inner, config.hidden_act, dtype, config.mlp_bias)
+        self.share = Linear(hidden, 1, dtype) if config.shared_expert_gate else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``[..., hidden]`` to the same shape."""
+        result = self.mlp(x)
+        return result if self.share is None else result * ops.sigmoid(self.share(x))

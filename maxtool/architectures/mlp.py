@@ -7,46 +7,79 @@ from functools import partial
 
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, ops
-from maxtool.nn import Linear, Module
+from maxtool.nn import Linear, Module, RMSNorm
 from maxtool.nn.tensor_parallel import Role
+
+
+def _relu2(x: Tensor) -> Tensor:
+    """``relu(x) ** 2`` (So et al. 2021)."""
+    positive = ops.relu(x)
+    return positive * positive
+
+
+def quick_gelu(x: Tensor) -> Tensor:
+    """``x * sigmoid(1.702 x)``, GELU as CLIP has it (transformers' ``quick_gelu``)."""
+    return x * ops.sigmoid(x * 1.702)
+
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": ops.silu,
     "gelu": ops.gelu,
     "gelu_tanh": partial(ops.gelu, approximate="tanh"),
     "relu": ops.relu,
+    "relu2": _relu2,
+    "quick_gelu": quick_gelu,
 }
 
 
 class PlainMLP(Module[[Tensor], Tensor]):
-    """``down(activation(up(x)))``, by the name of an activation in ``ACTIVATIONS``."""
+    """``down(norm(activation(up(x))))``, by the name of an activation in ``ACTIVATIONS``.
+
+    There is an RMS norm inside if its ``inner_eps`` is given.
+    """
 
     def __init__(
-        self, hidden: int, inner: int, activation: str, dtype: DType, has_bias: bool = False
+        self,
+        hidden: int,
+        inner: int,
+        activation: str,
+        dtype: DType,
+        has_bias: bool = False,
+        inner_eps: float | None = None,
     ) -> None:
         self.up = Linear(hidden, inner, dtype, has_bias=has_bias)
+        self.norm = None if inner_eps is None else RMSNorm(inner, inner_eps)
         self.down = Linear(inner, hidden, dtype, has_bias=has_bias)
         self.up.role, self.down.role = Role.OUTPUTS, Role.INPUTS
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``[..., hidden]`` to the same shape."""
-        return self.down(ACTIVATIONS[self.activation](self.up(x)))
+        inner = self._inner(x)
+        return self.down(inner if self.norm is None else self.norm(inner))
+
+    def _inner(self, x: Tensor) -> Tensor:
+        return ACTIVATIONS[self.activation](self.up(x))
 
 
 class GatedMLP(PlainMLP):
-    """``down(activation(gate(x)) * up(x))``."""
+    """``down(norm(activation(gate(x)) * up(x)))``."""
 
     def __init__(
-        self, hidden: int, inner: int, activation: str, dtype: DType, has_bias: bool = False
+        self,
+        hidden: int,
+        inner: int,
+        activation: str,
+        dtype: DType,
+        has_bias: bool = False,
+        inner_eps: float | None = None,
     ) -> None:
         self.gate = Linear(hidden, inner, dtype, has_bias=has_bias)
         self.gate.role = Role.OUTPUTS
-        super().__init__(hidden, inner, activation, dtype, has_bias)
+        super().__init__(hidden, inner, activation, dtype, has_bias, inner_eps)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Map ``[..., hidden]`` to the same shape."""
-        return self.down(ACTIVATIONS[self.activation](self.gate(x)) * self.up(x))
+    def _inner(self, x: Tensor) -> Tensor:
+        return ACTIVATIONS[self.activation](self.gate(x)) * self.up(x)
 
 
 # What a configuration calls them.

@@ -44,7 +44,11 @@ def pooled(pooling: str, x: Tensor, attention_mask: Tensor, *, normalize: bool) 
     batch, seq, hidden = x.shape
     mask = attention_mask.cast(DType.float32).reshape([batch, seq, 1])
     vector = POOLINGS[pooling](x, mask)
-    if normalize:
-        length = ops.sqrt(ops.sum(vector * vector, -1))
-        vector = vector / ops.maximum(length, LEAST_LENGTH)
-    return vector.reshape([batch, hidden])
+    scaled = of_length_1(vector) if normalize else vector
+    return scaled.reshape([batch, hidden])
+
+
+def of_length_1(x: Tensor) -> Tensor:
+    """Vectors ``[..., hidden]`` scaled to length 1."""
+    length = ops.sqrt(ops.sum(x * x, -1))
+    return x / ops.maximum(length, LEAST_LENGTH)

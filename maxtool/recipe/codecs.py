@@ -17,8 +17,9 @@ from maxtool.recipe.field_codecs import FIELD_CODECS
 from maxtool.recipe.fieldtypes import NEEDS, TYPES
 from maxtool.recipe.layer_codecs import LAYER_CODECS
 from maxtool.recipe.schema import Spelling
+from maxtool.recipe.vision_codecs import VISION_CODECS
 
-CODECS: Mapping[str, Codec] = {**FIELD_CODECS, **LAYER_CODECS}
+CODECS: Mapping[str, Codec] = {**FIELD_CODECS, **LAYER_CODECS, **VISION_CODECS}
 
 
 def decoded(way: Spelling, raws: Raws, values: Values, *, absent: bool) -> Any:  # noqa: ANN401

@@ -102,6 +102,13 @@ def _write_context(value: Any, values: Values) -> Raws:  # noqa: ANN401
     return (None,)
 
 
+def _write_mscale(value: Any, values: Values) -> Raws:  # noqa: ANN401
+    """Write nothing for 1, or where the other factor does not make it count."""
+    if values["rope_mscale_all_dim"] is not None and not same(value, 1.0):
+        raise Unspellable
+    return ()
+
+
 def _listed(spellings: Mapping[Any, Raws]) -> Callable[[Any, Values], Raws]:
     """The keys' values for each of the field's; no other has a spelling."""
 
@@ -111,6 +118,33 @@ def _listed(spellings: Mapping[Any, Raws]) -> Callable[[Any, Values], Raws]:
         return spellings[value]
 
     return write
+
+
+def _read_shared(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Read the width of so many experts in one; null for none."""
+    (count,) = raws
+    return count * values["expert_size"] if type(count) is int and count > 0 else count or None
+
+
+def _write_shared(value: Any, values: Values) -> Raws:  # noqa: ANN401
+    count, rest = divmod(value or 0, values["expert_size"])
+    if rest:
+        raise Unspellable
+    return (count,)
+
+
+def _write_mup(value: Any, values: Values) -> Raws:  # noqa: ANN401
+    scales = {False: 1.0, True: values["hidden_size"] ** 0.5}
+    for switch, scale in scales.items():
+        if same(value, scale):
+            return (switch,)
+    raise Unspellable
+
+
+def _read_share(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Read the share of a head that is rotated, or where there is none how many elements."""
+    share, rotated = raws
+    return rotated if share is None else int(share * values["head_dim"])
 
 
 # --- Falcon --------------------------------------------------------------------------------------
@@ -196,6 +230,28 @@ FIELD_CODECS: Mapping[str, Codec] = {
         write=_write_context,
         types=("int",),
         needs={"context_length": NUMBER},
+    ),
+    "shared_experts": Codec(_read_shared, _write_shared, ("int",), needs={"expert_size": NUMBER}),
+    "share_or_rotary_dim": Codec(
+        read=_read_share,
+        write=lambda value, values: (value / values["head_dim"], None),
+        types=("int",),
+        keys=("float", "int"),
+        needs={"head_dim": NUMBER},
+    ),
+    "mup_embedding": Codec(
+        read=lambda raws, values: values["hidden_size"] ** 0.5 if raws[0] else 1.0,
+        write=_write_mup,
+        types=("float",),
+        keys=("bool",),
+        needs={"hidden_size": NUMBER},
+    ),
+    "unit_mscale": Codec(
+        read=lambda _raws, values: None if values["rope_mscale_all_dim"] is None else 1.0,
+        write=_write_mscale,
+        types=("float",),
+        keys=(),
+        needs={"rope_mscale_all_dim": NUMBER_OR_NULL},
     ),
     "outside_table": Codec(
         read=_read_outside,

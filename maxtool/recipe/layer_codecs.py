@@ -45,6 +45,21 @@ def _write_first(flags: Flags, _values: Values) -> Raws:
     return (first,)
 
 
+def _read_alternating(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Read the first of every two layers, up to some layer."""
+    last = raws[0]
+    if type(last) is not int or last < 0:
+        return last
+    return tuple(layer % 2 == 0 and layer < last for layer in range(values["n_layers"]))
+
+
+def _write_alternating(flags: Flags, values: Values) -> Raws:
+    last = max((layer + 1 for layer, flag in enumerate(flags) if flag), default=0)
+    if _read_alternating([last], values) != flags:
+        raise Unspellable
+    return (last,)
+
+
 LAYER_TYPES = {"sliding_attention": True, "full_attention": False}
 
 
@@ -146,12 +161,26 @@ def _not_rotated(values: Values) -> Flags:
     return tuple(not flag for flag in rotated)
 
 
+def _read_rotated(_raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Read the layers that have a window; where none has one, all rotate."""
+    if values["sliding_window"] is None:
+        return None
+    return values["sliding_layers"] or (True,) * values["n_layers"]
+
+
+def _write_rotated(flags: Flags, values: Values) -> Raws:
+    if flags != _read_rotated((), values):
+        raise Unspellable
+    return ()
+
+
 _LISTED = _flags(_read_layer_types, _write_layer_types)
 _PERIOD = _flags(_read_period, _write_period)
 _FIRST = _flags(_read_first, _write_first)
 _SMOLLM3 = Codec(
     _read_smollm3, _write_smollm3, ("flags",), ("bool", "any"), {"rope_layers": FLAGS_OR_NULL}
 )
+_SWITCHES = _flags(lambda raws, _: raws[0], lambda flags, _: (list(flags),))
 _PLAIN = _flags(lambda raws, _: raws[0], lambda flags, _: ([int(flag) for flag in flags],))
 
 LAYER_CODECS: Mapping[str, Codec] = {
@@ -159,7 +188,18 @@ LAYER_CODECS: Mapping[str, Codec] = {
     "layer_types_or_period": _either(_LISTED, _PERIOD),
     "flags_or_period": _either(_PLAIN, _PERIOD),
     "sparse_layers": Codec(_read_sparse, _write_sparse, ("flags",), ("any", "int")),
-    "flags_of_windows": _windowed(_flags(lambda raws, _: raws[0], lambda flags, _: (list(flags),))),
+    "listed_or_period": _either(_SWITCHES, _PERIOD),
+    "flags_of_windows": _windowed(_SWITCHES),
+    "exaone4_windows": _windowed(_either(_LISTED, _PERIOD)),
+    "rotated_where_sliding": Codec(
+        read=_read_rotated,
+        write=_write_rotated,
+        types=("flags",),
+        keys=(),
+        needs={"sliding_window": NUMBER_OR_NULL, "sliding_layers": FLAGS_OR_NULL},
+    ),
+    "from_layer": _FIRST,
+    "qwen2_moe_windows": _windowed(_either(_LISTED, _flags(_read_alternating, _write_alternating))),
     "qwen2_windows": _windowed(_either(_LISTED, _FIRST)),
     "gemma3_windows": Codec(_read_gemma3, _write_gemma3, ("flags",), ("int", "any")),
     "smollm3_windows": _windowed(_SMOLLM3),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from maxtool.recipe.parse import matches, parse
 from maxtool.recipe.problems import Problems, Table
 from maxtool.recipe.recipe_files import RECIPE_SUFFIX, recipe_file, recipe_names
 from maxtool.recipe.schema import Dialect, Match, Recipe, Source
-from maxtool.weights import Checkpoint
+from maxtool.weights import Checkpoint, TensorInfo
 from maxtool.weights.formats import Format
 from maxtool.weights.source_file import open_source
 
@@ -96,7 +96,7 @@ def find_recipe(checkpoint: Checkpoint) -> Recipe:
     keys, own = Keys.of(checkpoint), dialect(checkpoint)
     names = recipe_names()
     known = {name: _matches(_file(name))[own] for name in names}
-    tensors = checkpoint.tensors.keys()
+    tensors = checkpoint.tensors
     matching = {name: match for name, match in known.items() if _recognises(match, keys, tensors)}
     if not matching:
         raise _unknown(checkpoint, keys, names)
@@ -109,7 +109,7 @@ def dialect(checkpoint: Checkpoint) -> Dialect:
     return "gguf" if checkpoint.format == "gguf" else "hf"
 
 
-def _recognises(match: Match, keys: Keys, tensors: Set[str]) -> bool:
+def _recognises(match: Match, keys: Keys, tensors: Mapping[str, TensorInfo]) -> bool:
     return (
         bool(match.values)
         and all(keys.get(key) in values for key, values in match.values.items())
@@ -117,9 +117,11 @@ def _recognises(match: Match, keys: Keys, tensors: Set[str]) -> bool:
     )
 
 
-def _holds(required: Source, keys: Keys, tensors: Set[str]) -> bool:
+def _holds(required: Source, keys: Keys, tensors: Mapping[str, TensorInfo]) -> bool:
     if required.kind == "key":
         return keys.get(required.text) not in (None, 0)
+    if required.kind == "blocks":
+        return required.text in tensors and tensors[required.text].encoding is not None
     return (required.text in tensors) == (required.kind == "present")
 
 

@@ -113,16 +113,21 @@ def _reshape_shape(shape: Shape, params: Params) -> Shape:
     return wanted
 
 
-def _regrouped(array: Array, *groups: int) -> Array:
-    """Rows in groups of groups with the inner two exchanged: pairs as halves, or back."""
-    rows = array.reshape(*groups, *array.shape[1:])
-    return rows.swapaxes(1, 2).reshape(array.shape)
+def _regrouped(array: Array, params: Params, *groups: int) -> Array:
+    """The rotated rows of each head in groups, exchanged: pairs as halves, or back."""
+    heads, rotated = params["heads"], params["rotated"]
+    rows = array.reshape(heads, -1, *array.shape[1:])
+    turned, rest = np.split(rows, [rotated or rows.shape[1]], axis=1)
+    pairs = turned.reshape(heads, *groups, *array.shape[1:]).swapaxes(1, 2).reshape(turned.shape)
+    return np.concatenate([pairs, rest], axis=1).reshape(array.shape)
 
 
 def _rope_shape(shape: Shape, params: Params) -> Shape:
-    heads = params["heads"]
-    if not shape or shape[0] % (2 * heads):
-        raise MisshapenWeight(f"{heads} heads of rotary pairs do not fit {shape}")
+    heads, rotated = params["heads"], params["rotated"]
+    fits = shape and shape[0] % (heads if rotated else 2 * heads) == 0
+    if not fits or rotated % 2 or rotated > shape[0] // heads:
+        said = f" of {rotated} rows" if rotated else ""
+        raise MisshapenWeight(f"{heads} heads of rotary pairs{said} do not fit {shape}")
     return shape
 
 
@@ -174,8 +179,9 @@ def _add_problems(params: Params) -> list[str]:
 
 PARTS = {"axis": "axis", "sizes": "sizes", "groups": "size"}
 STACK = {"axis": "axis", "count": "size"}
-HEADS, COUNT = {"heads": "size"}, {"count": "size"}
+HEADS, COUNT = {"heads": "size", "rotated": "rows"}, {"count": "size"}
 RUNS = {"groups": 1}
+WHOLE_HEADS = {"rotated": 0}
 
 OPERATIONS: Mapping[str, Operation] = {
     "concat": Operation(
@@ -216,16 +222,18 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "rope_pairs_to_halves": Operation(
         params=HEADS,
-        apply=_each(lambda array, params: _regrouped(array, params["heads"], -1, 2)),
+        apply=_each(lambda array, params: _regrouped(array, params, -1, 2)),
         shapes=_each(_rope_shape),
         inverse="rope_halves_to_pairs",
+        optional=WHOLE_HEADS,
         whole_rows=_not_vectors,
     ),
     "rope_halves_to_pairs": Operation(
         params=HEADS,
-        apply=_each(lambda array, params: _regrouped(array, params["heads"], 2, -1)),
+        apply=_each(lambda array, params: _regrouped(array, params, 2, -1)),
         shapes=_each(_rope_shape),
         inverse="rope_pairs_to_halves",
+        optional=WHOLE_HEADS,
         whole_rows=_not_vectors,
         recipe=False,
     ),

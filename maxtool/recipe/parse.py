@@ -71,12 +71,17 @@ def matches(data: Table, problems: Problems) -> dict[Dialect, schema.Match]:
 
 
 def _gguf_name(data: Table, problems: Problems) -> str:
-    """GGUF's name for the architecture."""
+    """GGUF's name for the architecture; empty for one that GGUF has no form of."""
     match data.get("constants"):
         case {"gguf": {"general.architecture": str(name)}} if name:
             return name
-    problems.add("constants.gguf", "'general.architecture' is missing")
+    if any(_says_gguf(data.get(section)) for section in ("match", "weights", "constants")):
+        problems.add("constants.gguf", "'general.architecture' is missing")
     return ""
+
+
+def _says_gguf(section: object) -> bool:
+    return isinstance(section, dict) and bool(section.get("gguf"))
 
 
 def _named(value: Any, name: str) -> Any:  # noqa: ANN401 - whatever TOML holds
@@ -106,8 +111,8 @@ def _match(where: str, table: Table, problems: Problems) -> schema.Match:
     where, required = f"{where}.{MATCH_REQUIRES}", many(table.get(MATCH_REQUIRES, []))
     requires = [parse_fields.source_of(where, each, problems) for each in required]
     known = tuple(each for each in requires if each is not None)
-    if any(each.kind not in ("key", "present", "absent") for each in known):
-        problems.add(where, "takes keys, and tensors that are present or absent")
+    if any(each.kind not in ("key", "present", "absent", "blocks") for each in known):
+        problems.add(where, "takes keys, and tensors that are present, absent or blocks")
     return schema.Match(values, known)
 
 

@@ -15,7 +15,7 @@ from maxtool.recipe.schema import DIALECTS, Field, Source, Spelling
 
 Tables = Mapping[str, tuple[str, ...]]
 
-SOURCE_KINDS = ("read", "length", "rows", "present", "absent")
+SOURCE_KINDS = ("read", "write", "length", "rows", "present", "absent", "blocks")
 FIELD_KEYS = frozenset({"type", "optional", "default", "allowed", *DIALECTS})
 SPELLING_KEYS = frozenset(
     {"keys", "codec", "also", "values", "when", "omit", "default", "note", "lost"},

@@ -132,6 +132,10 @@ def _size(value: object) -> Any:  # noqa: ANN401
     return value if (type(value) is int and value > 0) or (value and type(value) is str) else None
 
 
+def _rows(value: object) -> Any:  # noqa: ANN401
+    return 0 if type(value) is int and value == 0 else _size(value)
+
+
 def _list_of(read: Callable[[object], Any]) -> Callable[[object], tuple[Any, ...] | None]:
     def listed(value: object) -> tuple[Any, ...] | None:
         items = tuple(map(read, value)) if isinstance(value, list) and value else (None,)
@@ -150,6 +154,7 @@ KINDS: Mapping[str, tuple[Callable[[object], Any], str]] = {
     "axis": (_axis, "a dimension counted from 0"),
     "axes": (_list_of(_axis), "a list of dimensions"),
     "size": (_size, "a number, a field, or a list of those to multiply"),
+    "rows": (_rows, "0, a number, a field, or a list of those to multiply"),
     "sizes": (_list_of(_size), "a list of sizes"),
     "number": (number, "a number"),
 }

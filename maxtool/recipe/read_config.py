@@ -156,12 +156,16 @@ class _Reader:
     def _raw(self, source: Source) -> Any:  # noqa: ANN401
         if source.kind in ("key", "read"):
             return self.keys.get(source.text)
+        if source.kind == "write":
+            return None
         if source.kind == "length":
             value = self.keys.values.get(source.text)
             return len(value) if isinstance(value, list | np.ndarray) else None
         tensor = self.tensors.get(source.text)
         if source.kind == "rows":
             return tensor.shape[0] if tensor is not None and tensor.shape else None
+        if source.kind == "blocks":
+            return tensor is not None and tensor.encoding is not None
         return (tensor is not None) == (source.kind == "present")
 
     def _from_tensors(

@@ -84,7 +84,7 @@ def resolve_step(step: Step, values: Mapping[str, Any]) -> Step:
 
 
 def _resolve(kind: str, value: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401
-    if kind == "size":
+    if kind in ("size", "rows"):
         return resolve_size(value, values)
     if kind == "sizes":
         return tuple(resolve_size(size, values) for size in value)

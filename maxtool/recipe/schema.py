@@ -20,9 +20,10 @@ SCHEMA_VERSION = 2
 class Source:
     """Spelling of a field: a key, or something of the file that says the same.
 
-    The kinds are "key" (a key's value), "read" (that of a key which is never written), "length"
-    (elements of a GGUF array), "rows" (first dimension of a tensor), "present" and "absent"
-    (whether a tensor is in the file).
+    The kinds are "key" (a key's value), "read" (that of a key which is never written), "write" (a
+    key that is written, and never read), "length" (elements of a GGUF array), "rows" (first
+    dimension of a tensor), "present" and "absent" (whether a tensor is in the file), "blocks"
+    (whether its numbers are block-quantized there).
     """
 
     kind: str
@@ -31,7 +32,7 @@ class Source:
     @property
     def key(self) -> str | None:
         """The key it reads; None where it looks at a tensor."""
-        return self.text if self.kind in ("key", "read", "length") else None
+        return self.text if self.kind in ("key", "read", "write", "length") else None
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Spelling:
     @property
     def first(self) -> Source | None:
         """The source that a writer sets first."""
-        return next((source for source in self.sources if source.kind == "key"), None)
+        return next((source for source in self.sources if source.kind in ("key", "write")), None)
 
     def holds(self, values: Mapping[str, Any]) -> bool:
         """Return whether the other fields are such that it is this way."""
@@ -121,7 +122,7 @@ class Match:
     """Keys that recognise a model in one dialect, by their values or by being there; and tensors.
 
     A key of 0 is not there: GGUF says of a dense model so that it has no experts. Tensors are
-    "present" or "absent" by the names that the file has.
+    "present", "absent" or "blocks" by the names that the file has.
     """
 
     values: Mapping[str, tuple[Any, ...]]
@@ -164,3 +165,7 @@ class Recipe:
     rules: Mapping[Dialect, Rules]
     entries: Mapping[str, Mapping[str, tuple[int | str, ...]]]  # to inputs, and their dimensions
     check: Mapping[str, Tolerance]  # by the dtype's name
+
+    def knows(self, dialect: Dialect) -> bool:
+        """Return whether the dialect has a form of such models."""
+        return bool(self.rules[dialect].rules or self.constants[dialect])

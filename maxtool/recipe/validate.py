@@ -29,7 +29,7 @@ def _fields(recipe: Recipe) -> Iterator[str]:
     names = list(recipe.fields)
     for field in recipe.fields.values():
         where = f"config.{field.name}"
-        for dialect in DIALECTS:
+        for dialect in filter(recipe.knows, DIALECTS):
             if field.default is None and not field.spellings.get(dialect):
                 yield f"{where}: has neither a {dialect} spelling nor a default"
         for other in sorted(_needed(field)):
@@ -119,7 +119,7 @@ def _sizes(rule: Rule, recipe: Recipe) -> Iterator[str]:
 def _fields_named(step: Step) -> Iterator[str]:
     kinds = OPERATIONS[step.op].params
     for key, value in step.params.items():
-        if kinds[key] == "size":
+        if kinds[key] in ("size", "rows"):
             yield from _in_size(value)
         elif kinds[key] == "sizes":
             yield from (name for size in value for name in _in_size(size))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from maxtool.errors import ConfigurationError
@@ -13,6 +13,8 @@ from maxtool.recipe.expressions import Undefined, Values, evaluate, same
 from maxtool.recipe.keys import short
 from maxtool.recipe.schema import Dialect, Field, Recipe, Spelling
 
+NAMES: Mapping[Dialect, str] = {"hf": "Hugging Face", "gguf": "GGUF"}
+
 
 def written_keys(
     recipe: Recipe, dialect: Dialect, values: Values, extra: Values | None = None
@@ -22,6 +24,8 @@ def written_keys(
     The recipe may place ``extra`` keys among its own. Values that the dialect has no way to say
     are an error, which lists them all.
     """
+    if not recipe.knows(dialect):
+        raise ConfigurationError(f"{NAMES[dialect]} has no form of {recipe.name} models")
     written = {**recipe.constants[dialect], **(extra or {})}
     problems: list[str] = []
     whole, beside = said_by_tensors(recipe.computed[dialect], values)

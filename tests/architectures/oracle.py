@@ -18,6 +18,7 @@ ACTIVATIONS = {
     "gelu": lambda x: x * (1 + _erf(x / np.sqrt(2))) / 2,
     "gelu_tanh": lambda x: x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2,
     "relu": lambda x: np.maximum(x, 0),
+    "relu2": lambda x: np.maximum(x, 0) ** 2,
 }
 
 
@@ -40,7 +41,8 @@ class Oracle:
         for layer in range(c.n_layers):
             x = self._layer(layer, x)
         head = self.w["embed.weight" if c.tie_word_embeddings else "lm_head.weight"]
-        logits = self._norm("norm", x) @ head.T * c.logits_scale
+        logits = self._norm("norm", x) @ head.T + self.w.get("lm_head.bias", 0)
+        logits = logits * c.logits_scale
         return self._capped(logits, c.logits_softcap)
 
     def _layer(self, layer: int, x: Array) -> Array:
@@ -75,7 +77,7 @@ class Oracle:
         kind = kind or self.c.norm
         centred = x - x.mean(-1, keepdims=True) if kind == "layer" else x
         scale = np.sqrt((centred**2).mean(-1, keepdims=True) + self.c.norm_eps)
-        return centred / scale * self.w[f"{name}.weight"] + self.w.get(f"{name}.bias", 0)
+        return centred / scale * self.w.get(f"{name}.weight", 1) + self.w.get(f"{name}.bias", 0)
 
     def _linear(self, name: str, x: Array) -> Array:
         return x @ self.w[f"{name}.weight"].T + self.w.get(f"{name}.bias", 0)
@@ -87,39 +89,92 @@ class Oracle:
         act = ACTIVATIONS[self.c.hidden_act]
         up = self._linear(f"{at}mlp.up", x)
         inner = act(self._linear(f"{at}mlp.gate", x)) * up if self.c.mlp == "gated" else act(up)
+        inner = self._norm(f"{at}mlp.norm", inner, "rms") if self.c.sub_norms else inner
         return self._linear(f"{at}mlp.down", inner)
 
     def _experts(self, at: str, x: Array) -> Array:
-        gate, up, down = (self.w[f"{at}mlp.{name}.weight"] for name in ("gate", "up", "down"))
         out = np.zeros_like(x)
         for token, row in enumerate(x):
-            scores = self.w[f"{at}mlp.router.weight"] @ row
-            share = np.exp(scores - scores.max())
-            share /= share.sum()
-            chosen = np.argsort(-share, kind="stable")[: self.c.n_experts_used]
+            share, chosen = self._routed(self._linear(f"{at}mlp.router", row), at)
             total = share[chosen].sum() if self.c.norm_topk else 1.0
             for one in chosen:
-                inner = ACTIVATIONS[self.c.hidden_act](gate[one] @ row) * (up[one] @ row)
-                out[token] += share[one] / total * (down[one] @ inner)
-        return out
+                inner = self._gated(
+                    self._expert(at, "gate", one, row), self._expert(at, "up", one, row)
+                )
+                made = self._expert(at, "down", one, inner)
+                out[token] += self.c.expert_scale * share[one] / total * made
+        return out + self._shared(at, x) if self.c.shared_expert_size else out
+
+    def _expert(self, at: str, name: str, one: int, x: Array) -> Array:
+        bias = self.w.get(f"{at}mlp.{name}.bias")
+        return self.w[f"{at}mlp.{name}.weight"][one] @ x + (0 if bias is None else bias[one])
+
+    def _gated(self, gate: Array, up: Array) -> Array:
+        limit, alpha = self.c.swiglu_limit, self.c.swiglu_alpha
+        if limit is None or alpha is None:
+            return ACTIVATIONS[self.c.hidden_act](gate) * up
+        gate = np.minimum(gate, limit)
+        return (np.clip(up, -limit, limit) + 1) * gate / (1 + np.exp(-alpha * gate))
+
+    def _shared(self, at: str, x: Array) -> Array:
+        at += "mlp.shared."
+        act = ACTIVATIONS[self.c.hidden_act]
+        inner = act(self._linear(f"{at}mlp.gate", x)) * self._linear(f"{at}mlp.up", x)
+        result = self._linear(f"{at}mlp.down", inner)
+        if self.c.shared_expert_gate:
+            result = result / (1 + np.exp(-self._linear(f"{at}share", x)))
+        return result
+
+    def _routed(self, scores: Array, at: str) -> tuple[Array, Array]:
+        """The shares of all experts, and the numbers of those that are used."""
+        c = self.c
+        share = np.exp(scores - scores.max())
+        share = 1 / (1 + np.exp(-scores)) if c.expert_scores == "sigmoid" else share / share.sum()
+        choice = share + (self.w[f"{at}mlp.correction"] if c.expert_correction else 0)
+        if c.expert_groups > 1:
+            groups = choice.reshape(c.expert_groups, -1)
+            best = np.argsort(-np.sort(groups)[:, -2:].sum(1), kind="stable")
+            groups[best[c.expert_groups_used :]] = -np.inf
+            choice = groups.reshape(-1)
+        return share, np.argsort(-choice, kind="stable")[: c.n_experts_used]
 
     def _attention(self, layer: int, x: Array) -> Array:
         c, at = self.c, f"layers.{layer}.attn."
         q, k, v = (self._linear(at + name, x) for name in "qkv")
         if c.qk_norm == "full":
-            q, k = self._norm(at + "q_norm", q, "rms"), self._norm(at + "k_norm", k, "rms")
+            q, k = self._head_norms(at, q, k)
+        if c.qkv_clip is not None:
+            q, k, v = (np.clip(one, -c.qkv_clip, c.qkv_clip) for one in (q, k, v))
         q, k, v = (one.reshape(len(x), -1, c.head_dim) for one in (q, k, v))
-        if c.qk_norm == "head":
-            q, k = self._norm(at + "q_norm", q, "rms"), self._norm(at + "k_norm", k, "rms")
+        by_head = c.qk_norm in ("head", "each_head")
+        if by_head and not c.qk_norm_after_rope:
+            q, k = self._head_norms(at, q, k)
         if c.position == "rope" and (c.rope_layers or (True,) * 99)[layer]:
             q, k = self._rotated(layer, q), self._rotated(layer, k)
+        if by_head and c.qk_norm_after_rope:
+            q, k = self._head_norms(at, q, k)
+        if c.temperature is not None and c.temperature_context is not None:
+            steps = np.floor(np.arange(len(x)) / c.temperature_context)
+            q = q * (1 + c.temperature * np.log(1 + steps))[:, None, None]
         k, v = (np.repeat(one, c.n_heads // c.n_kv_heads, axis=1) for one in (k, v))
         scale = c.head_dim**-0.5 if c.attention_scale is None else c.attention_scale
         scores = self._capped(np.einsum("qhd,khd->hqk", q, k) * scale, c.attention_softcap)
         scores = np.where(self._seen(layer, len(x)), scores, -np.inf)
-        share = np.exp(scores - scores.max(-1, keepdims=True))
-        share /= share.sum(-1, keepdims=True)
-        return self._linear(at + "o", np.einsum("hqk,khd->qhd", share, v).reshape(len(x), -1))
+        top = scores.max(-1, keepdims=True)
+        share = np.exp(scores - top)
+        total = share.sum(-1, keepdims=True)
+        if c.attention_sinks:
+            total = total + np.exp(self.w[at + "sinks"][:, None, None] - top)
+        share /= total
+        mixed = np.einsum("hqk,khd->qhd", share, v).reshape(len(x), -1)
+        if c.attention_gate:
+            mixed = mixed / (1 + np.exp(-self._linear(at + "gate", x)))
+        mixed = self._norm(at + "norm", mixed, "rms") if c.sub_norms else mixed
+        return self._linear(at + "o", mixed)
+
+    def _head_norms(self, at: str, q: Array, k: Array) -> tuple[Array, Array]:
+        kind = self.c.qk_norm_type
+        return self._norm(at + "q_norm", q, kind), self._norm(at + "k_norm", k, kind)
 
     def _is_sliding(self, layer: int) -> bool:
         return bool(self.c.sliding_window) and (self.c.sliding_layers or (True,) * 99)[layer]

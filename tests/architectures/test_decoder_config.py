@@ -26,6 +26,17 @@ def problems(**changes: Any) -> list[str]:
         ({"norm": "batch"}, ["norm 'batch': supported are rms, layer"]),
         ({"block": "x", "mlp": "y"}, ["block 'x': supported are", "mlp 'y': supported are"]),
         ({"norm_bias": True}, ["norm_bias with rms norms, which have none"]),
+        ({"qk_norm_bias": True}, ["qk_norm_bias with rms norms, which have none"]),
+        (
+            {"plain_norms": True, "norm": "layer", "norm_bias": True},
+            ["norm_bias with norms that have no weights"],
+        ),
+        (
+            {"qk_norm": "full", "qk_norm_after_rope": True},
+            ["qk_norm_after_rope with qk_norm 'full', which is not of heads"],
+        ),
+        ({"temperature": 0.1}, ["temperature 0.1 needs temperature_context"]),
+        ({"qkv_clip": 0.0}, ["qkv_clip is 0.0"]),
         ({"rotary_dim": 6}, ["rotary_dim 6 is more than head_dim 4"]),
         ({"rotary_dim": 3}, ["rotary_dim 3 is odd"]),
         ({"rotary_dim": 0}, ["rotary_dim is 0"]),

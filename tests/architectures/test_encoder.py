@@ -52,7 +52,7 @@ def filled(encoder: Encoder, seed: int = 0) -> Encoder:
         ({"norm_eps": -1.0}, "norm_eps is -1.0"),
         ({"position": "rope", "head_dim": 3}, "head_dim 3 is odd"),
         ({"position": "sinus"}, "position 'sinus': supported are learned, rope"),
-        ({"hidden_act": "mish"}, "hidden_act 'mish': supported are silu, gelu, gelu_tanh, relu"),
+        ({"hidden_act": "mish"}, "hidden_act 'mish': supported are silu, gelu, gelu_tanh, relu, "),
         ({"mlp": "wide"}, "mlp 'wide': supported are gated, plain"),
         ({"pooling": "last"}, "pooling 'last': supported are mean, cls, max"),
         ({"max_length": 0}, "max_length is 0"),

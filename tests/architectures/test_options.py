@@ -52,6 +52,23 @@ CASES: dict[str, dict[str, Any]] = {
         "head_dim": 7,
         "tie_word_embeddings": True,
     },
+    "a norm for each head": {
+        "qk_norm": "each_head",
+        "qk_norm_type": "layer",
+        "qk_norm_bias": True,
+        "qk_norm_after_rope": True,
+        "n_kv_heads": 3,
+        "lm_head_bias": True,
+        "hidden_act": "relu2",
+    },
+    "bounds": {"plain_norms": True, "norm": "layer", "qkv_clip": 0.7, "mlp": "plain"},
+    "norms inside": {"plain_norms": True, "sub_norms": True, "qk_norm": "head"},
+    "temperature": {
+        "temperature": 0.8,
+        "temperature_context": 3,
+        "mlp": "plain",
+        "sub_norms": True,
+    },
     "scales": {"residual_scale": 0.4, "logits_scale": 0.25, "qkv_bias": True},
     "some rotated": {"rotary_dim": 4, "rope_layers": LAYERS},
     "two bases": {
@@ -73,6 +90,31 @@ CASES: dict[str, dict[str, Any]] = {
         "n_experts": 3,
         "n_experts_used": 2,
         "norm_topk": False,
+    },
+    "grouped experts": {
+        "n_experts": 6,
+        "n_experts_used": 3,
+        "expert_size": 9,
+        "expert_scores": "sigmoid",
+        "expert_correction": True,
+        "expert_groups": 3,
+        "expert_groups_used": 2,
+        "expert_scale": 1.7,
+        "shared_expert_size": 11,
+        "attention_gate": True,
+    },
+    "clipped experts, sinks": {
+        "n_experts": 4,
+        "n_experts_used": 2,
+        "router_bias": True,
+        "expert_bias": True,
+        "swiglu_limit": 0.6,
+        "swiglu_alpha": 1.7,
+        "shared_expert_size": 5,
+        "shared_expert_gate": True,
+        "attention_sinks": True,
+        "sliding_window": 3,
+        "sliding_layers": LAYERS,
     },
     "one expert": {"n_experts": 1, "n_experts_used": 1},
     "one window": {"sliding_window": 3, "n_kv_heads": 3},
@@ -138,6 +180,11 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
         "head_dim": 2 * dim + draw(st.integers(0, 3)),
         "norm_bias": chosen["norm"] == "layer" and draw(st.booleans()),
         **{name: draw(st.booleans()) for name in ("qkv_bias", "o_bias", "mlp_bias")},
+        **{name: draw(st.booleans()) for name in ("sub_norms", "lm_head_bias")},
+        "qkv_clip": draw(st.none() | st.floats(0.5, 3)),
+        "plain_norms": chosen["norm"] == "rms" and draw(st.booleans()),
+        "qk_norm_bias": chosen["qk_norm_type"] == "layer" and draw(st.booleans()),
+        "qk_norm_after_rope": chosen["qk_norm"] != "full" and draw(st.booleans()),
         "tie_word_embeddings": draw(st.booleans()),
         "sliding_window": draw(st.none() | st.integers(1, 12)),
         "attention_softcap": draw(st.none() | st.floats(0.5, 30)),
@@ -151,6 +198,8 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
             result["rope_local_theta"] = draw(st.none() | st.floats(10, 1000))
     if chosen["position"] == "rope":
         result |= {"rotary_dim": 2 * dim, "rope_layers": draw(layers)}
+    if draw(st.booleans()):
+        result |= {"temperature": 0.5, "temperature_context": draw(st.integers(1, 9))}
     if chosen["mlp"] == "gated" and draw(st.booleans()):
         experts = draw(st.integers(1, 6))
         used = draw(st.integers(1, experts))
@@ -184,7 +233,10 @@ def test_matrices_of_other_types(dtype: DType) -> None:
 
 # These have parameters of their own, or change nothing that a test could see.
 UNSEEN = {*SIZES, "norm_bias", "qkv_bias", "o_bias", "mlp_bias", "qk_norm", "mlp", "norm", "block"}
+UNSEEN |= {"qk_norm_bias", "plain_norms", "sub_norms", "lm_head_bias", "temperature_context"}
 UNSEEN |= {"n_experts", "n_experts_used", "expert_size", "expert_layers"}
+UNSEEN |= {"expert_correction", "router_bias", "expert_bias", "shared_expert_size", "swiglu_alpha"}
+UNSEEN |= {"shared_expert_gate", "attention_gate", "attention_sinks", "expert_groups_used"}
 UNSEEN |= {"tie_word_embeddings", "position", "rope_scaling", "sliding_layers"}
 
 

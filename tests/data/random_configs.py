@@ -12,149 +12,57 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-Config = dict[str, Any]
-Draw = Callable[[st.SearchStrategy[Any]], Any]
-
-LONGEST = 40
-"""Tokens of the longest sequence that is tried."""
-# A window of one is what transformers' cache gets wrong: it keeps all keys then.
-WINDOW = st.integers(2, LONGEST + 5)
-WINDOWS = st.one_of(st.none(), WINDOW)
-THETAS = st.sampled_from([100.0, 1e4, 5e5, 1e6])
-EPS = st.sampled_from([1e-6, 1e-5, 1e-3])
-ACTIVATIONS = st.sampled_from(["silu", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu"])
-FACTORS = st.floats(1.25, 8.0).map(lambda x: round(x, 2))
-FLAGS = st.booleans()
-
-
-def heads(draw: Draw, *, explicit: bool = True, shared: bool = True) -> Config:
-    """Head counts and the hidden size; with a head's own size where the family knows one."""
-    kv_heads = draw(st.integers(1, 3))
-    count = kv_heads * (draw(st.integers(1, 3)) if shared else 1)
-    even = draw(st.integers(2, 6)) * 2
-    config = {"num_attention_heads": count, "num_key_value_heads": kv_heads}
-    if explicit and draw(FLAGS):
-        return config | {"head_dim": even, "hidden_size": count * draw(st.integers(2, 6))}
-    return config | {"head_dim": even, "hidden_size": count * even}
-
-
-def common(draw: Draw) -> Config:
-    """Sizes and options that nearly all have."""
-    return {
-        "vocab_size": draw(st.integers(11, 71)),
-        "intermediate_size": draw(st.integers(3, 37)),
-        "num_hidden_layers": draw(st.integers(1, 4)),
-        "max_position_embeddings": draw(st.integers(LONGEST, 128)),
-        "hidden_act": draw(ACTIVATIONS),
-        "rms_norm_eps": draw(EPS),
-        "tie_word_embeddings": draw(FLAGS),
-        "pad_token_id": 0,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
-    }
-
-
-def rope(draw: Draw, planes: int) -> Config:
-    """A base, and one of the scalings with its parameters."""
-    kind = draw(st.sampled_from(["default", "linear", "dynamic", "llama3", "yarn", "longrope"]))
-    if kind == "dynamic" and planes < 2:
-        kind = "default"
-    table = {"rope_type": kind, "rope_theta": draw(THETAS)} | SCALINGS[kind](draw, planes)
-    outside = {"max_position_embeddings": draw(st.integers(8, 32))} if kind == "dynamic" else {}
-    return {"rope_parameters": table, **outside}
-
-
-def _factor(draw: Draw, _: int) -> Config:
-    return {"factor": draw(FACTORS)}
-
-
-def _llama3(draw: Draw, planes: int) -> Config:
-    low = draw(st.floats(0.5, 2.0))
-    return _factor(draw, planes) | {
-        "low_freq_factor": low,
-        "high_freq_factor": low + draw(st.floats(0.5, 4.0)),
-        "original_max_position_embeddings": draw(st.integers(8, 39)),
-    }
-
-
-def _yarn(draw: Draw, planes: int) -> Config:
-    slow = draw(st.floats(0.1, 2.0))
-    table = {
-        "beta_slow": slow,
-        "beta_fast": slow + draw(st.floats(0.5, 32.0)),
-        "attention_factor": draw(st.floats(0.5, 2.0)),
-        "truncate": draw(FLAGS),
-        "mscale": draw(st.floats(0.5, 2.0)),
-    }
-    kept = draw(st.sets(st.sampled_from(sorted(table))))
-    if "mscale" in kept:
-        table["mscale_all_dim"] = draw(st.floats(0.5, 2.0))
-        kept = kept | {"mscale_all_dim"}
-    chosen = {key: table[key] for key in sorted(kept)}
-    original = {"original_max_position_embeddings": draw(st.integers(8, 39))}
-    return _factor(draw, planes) | original | chosen
-
-
-def _longrope(draw: Draw, planes: int) -> Config:
-    divisors = st.lists(st.floats(1.0, 8.0), min_size=planes, max_size=planes)
-    table = {
-        "short_factor": draw(divisors),
-        "long_factor": draw(divisors),
-        "original_max_position_embeddings": draw(st.integers(8, 39)),
-    }
-    if draw(FLAGS):
-        table["factor"] = draw(FACTORS)
-    if draw(FLAGS):
-        table["attention_factor"] = draw(st.floats(0.5, 2.0))
-    return table
-
-
-SCALINGS: Mapping[str, Callable[[Draw, int], Config]] = {
-    "default": lambda _, __: {},
-    "linear": _factor,
-    "dynamic": _factor,
-    "llama3": _llama3,
-    "yarn": _yarn,
-    "longrope": _longrope,
-}
-
-
-def _usual(draw: Draw, *, explicit: bool = True, **options: st.SearchStrategy[Any]) -> Config:
-    """A Llama-like configuration with further options."""
-    config = common(draw) | heads(draw, explicit=explicit)
-    chosen = {key: draw(strategy) for key, strategy in options.items()}
-    return config | rope(draw, config["head_dim"] // 2) | chosen
-
-
-def _kinds(draw: Draw, layers: int) -> list[str]:
-    kind = st.sampled_from(["sliding_attention", "full_attention"])
-    return draw(st.lists(kind, min_size=layers, max_size=layers))
+from tests.data.random_families import (
+    FURTHER,
+    FURTHER_FACTORS_KEPT,
+    FURTHER_GRANTED,
+    LISTED,
+    NEWER_ALONE,
+    UNSCALED,
+)
+from tests.data.random_options import (
+    ACTIVATIONS,
+    EPS,
+    FLAGS,
+    LONGEST,
+    THETAS,
+    WINDOW,
+    WINDOWS,
+    Config,
+    Draw,
+    common,
+    heads,
+    kinds,
+    longrope,
+    rope,
+    usual,
+)
 
 
 def _llama(draw: Draw) -> Config:
-    return _usual(draw, attention_bias=FLAGS, mlp_bias=FLAGS)
+    return usual(draw, attention_bias=FLAGS, mlp_bias=FLAGS)
 
 
 def _mistral(draw: Draw) -> Config:
-    return _usual(draw, sliding_window=WINDOWS)
+    return usual(draw, sliding_window=WINDOWS)
 
 
 def _mixtral(draw: Draw) -> Config:
-    config = _usual(draw, sliding_window=WINDOWS, num_local_experts=st.integers(2, 5))
+    config = usual(draw, sliding_window=WINDOWS, num_local_experts=st.integers(2, 5))
     used = draw(st.integers(1, config["num_local_experts"]))
     return config | {"num_experts_per_tok": used}
 
 
 def _qwen2(draw: Draw) -> Config:
-    config = _usual(
+    config = usual(
         draw,
         use_sliding_window=FLAGS,
         sliding_window=WINDOW,
         max_window_layers=st.integers(1, 4),
     )
-    listed = draw(FLAGS) and config["use_sliding_window"]
-    kinds = {"layer_types": _kinds(draw, config["num_hidden_layers"])} if listed else {}
-    return config | kinds
+    is_listed = draw(FLAGS) and config["use_sliding_window"]
+    listed = {"layer_types": kinds(draw, config["num_hidden_layers"])} if is_listed else {}
+    return config | listed
 
 
 def _qwen3(draw: Draw) -> Config:
@@ -162,7 +70,7 @@ def _qwen3(draw: Draw) -> Config:
 
 
 def _qwen3_moe(draw: Draw) -> Config:
-    config = _usual(
+    config = usual(
         draw,
         attention_bias=FLAGS,
         use_sliding_window=FLAGS,
@@ -177,7 +85,7 @@ def _qwen3_moe(draw: Draw) -> Config:
 
 
 def _gemma2(draw: Draw) -> Config:
-    config = _usual(
+    config = usual(
         draw,
         sliding_window=WINDOW,
         query_pre_attn_scalar=st.integers(1, 64),
@@ -186,8 +94,8 @@ def _gemma2(draw: Draw) -> Config:
         attention_bias=FLAGS,
     )
     config["hidden_activation"] = config.pop("hidden_act")
-    kinds = {"layer_types": _kinds(draw, config["num_hidden_layers"])} if draw(FLAGS) else {}
-    return config | kinds
+    listed = {"layer_types": kinds(draw, config["num_hidden_layers"])} if draw(FLAGS) else {}
+    return config | listed
 
 
 def _gemma3(draw: Draw) -> Config:
@@ -213,7 +121,7 @@ def _phi3(draw: Draw) -> Config:
     dim = int(config["head_dim"] * share)
     table: Config = {"rope_type": "default", "rope_theta": draw(THETAS)}
     if dim % 2 == 0 and draw(FLAGS):
-        table = table | {"rope_type": "longrope"} | _longrope(draw, dim // 2)
+        table = table | {"rope_type": "longrope"} | longrope(draw, dim // 2)
         original = table.pop("original_max_position_embeddings")
         config |= {"original_max_position_embeddings": original}
     config.pop("head_dim")
@@ -258,21 +166,21 @@ def _gpt_neox(draw: Draw) -> Config:
 
 
 def _seed_oss(draw: Draw) -> Config:
-    return _usual(draw, attention_bias=FLAGS, attention_out_bias=FLAGS, mlp_bias=FLAGS)
+    return usual(draw, attention_bias=FLAGS, attention_out_bias=FLAGS, mlp_bias=FLAGS)
 
 
 def _starcoder2(draw: Draw) -> Config:
-    config = _usual(draw, sliding_window=WINDOWS, use_bias=FLAGS)
+    config = usual(draw, sliding_window=WINDOWS, use_bias=FLAGS)
     return config | {"norm_epsilon": config.pop("rms_norm_eps")}
 
 
 def _olmo2(draw: Draw) -> Config:
-    return _usual(draw, attention_bias=FLAGS)
+    return usual(draw, attention_bias=FLAGS)
 
 
 def _granite(draw: Draw) -> Config:
     scales = st.floats(0.1, 4.0)
-    return _usual(
+    return usual(
         draw,
         attention_bias=FLAGS,
         mlp_bias=FLAGS,
@@ -284,7 +192,7 @@ def _granite(draw: Draw) -> Config:
 
 
 def _smollm3(draw: Draw) -> Config:
-    config = _usual(
+    config = usual(
         draw,
         attention_bias=FLAGS,
         mlp_bias=FLAGS,
@@ -348,6 +256,7 @@ FAMILIES: Mapping[str, Callable[[Draw], Config]] = {
     "granite": _granite,
     "smollm3": _smollm3,
     "falcon": _falcon,
+    **FURTHER,
 }
 
 VISION = {
@@ -441,12 +350,13 @@ GRANTED: Mapping[str, Config] = {
     "qwen3_moe": SILU | {"norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": []},
     "smollm3": SILU | {"no_rope_layer_interval": 4},
     "starcoder2": {"hidden_act": "gelu_pytorch_tanh"},
+    **FURTHER_GRANTED,
 }
 """What llama.cpp takes for granted of each family: other values are refused for GGUF."""
 
 
 # Architectures of llama.cpp that keep the factors of rotary frequencies.
-FACTORS_KEPT = ("llama", "mistral", "mixtral", "phi3", "smollm3")
+FACTORS_KEPT = ("llama", "mistral", "mixtral", "phi3", "smollm3", *FURTHER_FACTORS_KEPT)
 
 
 def sayable(model_type: str, config: Config) -> Config:
@@ -455,7 +365,8 @@ def sayable(model_type: str, config: Config) -> Config:
     tables = config.get("rope_parameters")
     if tables:
         table = tables.get("full_attention", tables)
-        lost = ("mscale", "mscale_all_dim", "truncate")
+        kept_mscales = model_type == "ministral3"
+        lost = ("truncate",) if kept_mscales else ("mscale", "mscale_all_dim", "truncate")
         kept = {key: value for key, value in table.items() if key not in lost}
         kind = table["rope_type"]
         if kind == "longrope":
@@ -466,14 +377,27 @@ def sayable(model_type: str, config: Config) -> Config:
             kept = {"rope_type": "linear", "factor": 2.0, **plain}
             longest = max(config["max_position_embeddings"], LONGEST)
             config["max_position_embeddings"] = longest
+        if model_type in UNSCALED:
+            theta_and_share = ("rope_theta", "partial_rotary_factor")
+            kept = {"rope_type": "default"} | {k: table[k] for k in theta_and_share if k in table}
+            longest = max(config["max_position_embeddings"], LONGEST)
+            config["max_position_embeddings"] = longest
         whole = {**tables, "full_attention": kept} if "full_attention" in tables else kept
         config |= {"rope_parameters": whole}
     for key in ("layer_types", "no_rope_layers"):
-        config.pop(key, None)
-    if model_type == "granite" or (
+        if model_type not in LISTED:
+            config.pop(key, None)
+    if model_type in ("granite", "nemotron") or (
         model_type == "mixtral" and config["rope_parameters"]["rope_type"] in ("default", "linear")
     ):
         config["hidden_size"] = config.pop("head_dim") * config["num_attention_heads"]
+    if model_type == "gpt_oss" and config["rope_parameters"]["rope_type"] == "yarn":
+        config["rope_parameters"] = config["rope_parameters"] | {"truncate": False}
+    if model_type == "ministral3":
+        config["rope_parameters"] = config["rope_parameters"] | {"mscale": 1.0}
+    if model_type == "phi":
+        config["intermediate_size"] = 4 * config["hidden_size"]
+        config["num_key_value_heads"] = config["num_attention_heads"]
     return config
 
 
@@ -498,6 +422,8 @@ def is_supported(config: Config) -> bool:
 def published(newer: Config) -> Config:
     """The same configuration in the keys of transformers 4, as most checkpoints have it."""
     older = dict(newer)
+    if older["model_type"] in NEWER_ALONE:
+        return older
     table = dict(older.pop("rope_parameters", None) or {})
     key = "type"
     if "full_attention" in table:

@@ -3,7 +3,7 @@
 Needs the ``peers`` extra and a checkout of llama.cpp. The files have no tokenizer: the folders have
 none, and what is compared are tensors and the configuration.
 
-    python tests/data/record_gguf.py LLAMA_CPP [NAME ...]
+    python -m tests.data.record_gguf LLAMA_CPP [NAME ...]
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from random_configs import published
+from tests.data.random_configs import published
 
 HERE = Path(__file__).parent
 
@@ -55,11 +55,19 @@ for source, target in zip(pairs[::2], pairs[1::2]):
 def wanted(config: dict[str, Any]) -> dict[str, Any]:
     """Keys without which the converter does not take a configuration."""
     extra = {
+        "cohere2": {"rotary_pct": 1.0},
+        "minimax_m2": {"rotary_dim": rotated(config)},
         "falcon": {"num_kv_heads": 1},
         "gpt2": {"n_ctx": config.get("n_positions")},
         "nomic_bert": NOMIC,
     }
     return {**published(config), **extra.get(config["model_type"], {})}
+
+
+def rotated(config: dict[str, Any]) -> int:
+    """Elements of a head that are rotated, where a table says their share."""
+    table = config.get("rope_parameters") or config
+    return int(config.get("head_dim", 0) * table.get("partial_rotary_factor", 1.0))
 
 
 NOMIC = {

@@ -6,7 +6,7 @@ keys are others at once, chosen so that pairs of options meet; for each the tens
 few outputs (of one call, and of calls with a cache), and the keys and checksums of the GGUF file
 that llama.cpp's converter makes of it. Weights follow from their names (``seeded.py``).
 
-    python tests/data/record_random.py LLAMA_CPP [MODEL_TYPE ...]
+    python -m tests.data.record_random LLAMA_CPP [MODEL_TYPE ...]
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ import torch
 import transformers
 from gguf import GGUFReader
 from hypothesis import HealthCheck, Phase, given, settings
-from random_configs import (
+from safetensors import safe_open
+from safetensors.numpy import save_file
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedModel
+
+from tests.data.random_configs import (
     ENCODERS,
     LONGEST,
     RECORDED,
@@ -34,10 +38,8 @@ from random_configs import (
     published,
     sayable,
 )
-from record_gguf import convert
-from safetensors import safe_open
-from safetensors.numpy import save_file
-from seeded import (
+from tests.data.record_gguf import convert
+from tests.data.seeded import (
     PADDED,
     Config,
     attention_mask,
@@ -46,7 +48,6 @@ from seeded import (
     sample,
     tensors,
 )
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedModel
 
 HERE = Path(__file__).parent
 OUT = HERE / "random"
@@ -55,7 +56,10 @@ Shapes = dict[str, list[int]]
 # Of a configuration as it is written, what a class says of itself, and runs of transformers.
 UNSAID = ("transformers_version", "_name_or_path", "torch_dtype", "dtype", "use_cache")
 # llama.cpp knows RoBERTa's kin by its name, and no part that sees in the file of a language model.
-WITHOUT_GGUF = ("gemma3", "camembert", "xlm-roberta")
+WITHOUT_GGUF = ("gemma3", "camembert", "xlm-roberta", "glm")
+
+# Names of classes in published configurations, where transformers has none of its own.
+ARCHITECTURES = {"internlm3": "InternLM3ForCausalLM"}
 
 
 def chosen(model_type: str) -> list[Config]:
@@ -123,6 +127,8 @@ class Peer:
         written = {key: value for key, value in written.items() if key not in UNSAID}
         if older:
             written = published(written)
+        if self.model_type in ARCHITECTURES:
+            written["architectures"] = [ARCHITECTURES[self.model_type]]
         (self.folder / "config.json").write_text(json.dumps(written))
         file = self.folder / "model.safetensors"
         with safe_open(file, "np") as opened:

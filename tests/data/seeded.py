@@ -11,6 +11,7 @@ import itertools
 import re
 import zlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ def tensor(name: str, shape: Sequence[int], norm: float) -> Array:
     bits = np.random.PCG64([SEED, zlib.crc32(name.encode())]).random_raw(int(np.prod(shape)))
     uniform = ((bits >> np.uint64(40)).astype(np.float32) / np.float32(1 << 23)) - np.float32(1)
     is_norm = ("norm" in name.lower() or ".ln_" in name) and name.endswith("weight")
-    spread = np.float32(0.5 if len(shape) == 1 else 2.5 / shape[-1] ** 0.5)
+    spread = np.float32(0.5 if len(shape) < 2 else 2.5 / shape[-1] ** 0.5)
     centre = np.float32(norm if is_norm else 0.0)
     return (uniform * spread + centre).reshape(shape)
 
@@ -111,3 +112,35 @@ def sample(outputs: Array) -> Array:
     return np.concatenate(
         [outputs[0, position, places] for position in (outputs.shape[1] // 2, -1)]
     )
+
+
+def pixel_values(config: Config, size: int | None = None, count: int = 2) -> Array:
+    """Pixels [count, channels, size, size] for a model of images, whose own size is the default."""
+    sizes = {**config, **config.get("vision_config", {})}
+    side = size or sizes["image_size"]
+    return tensor("pixel_values", (count, sizes["num_channels"], side, side), 0.0)
+
+
+def write_images(folder: Path) -> list[Path]:
+    """Images of several kinds, which Pillow writes: colours, grey, palettes, alpha, turned by EXIF.
+
+    None of their formats loses anything, so that all releases of Pillow read the same.
+    """
+    from PIL import Image
+
+    bits = tensor("image", (23, 31, 4), 0.0)
+    rgba = ((bits - bits.min()) * (255 / np.ptp(bits))).astype(np.uint8)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    colours = Image.fromarray(np.ascontiguousarray(rgba[..., :3]))
+    kinds = {
+        "rgb.png": (colours, {}),
+        "tall.bmp": (colours.transpose(Image.Transpose.ROTATE_90), {}),
+        "turned.png": (colours, {"exif": exif}),
+        "grey.png": (Image.fromarray(np.ascontiguousarray(rgba[..., 0])), {}),
+        "alpha.png": (Image.fromarray(rgba), {}),
+        "small.png": (colours.crop((0, 0, 7, 5)), {}),
+    }
+    for name, (image, options) in kinds.items():
+        image.save(folder / name, **options)
+    return [folder / name for name in kinds]

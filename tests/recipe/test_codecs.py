@@ -12,6 +12,7 @@ from maxtool.recipe.codec_type import Unspellable
 from maxtool.recipe.codecs import CODECS
 from maxtool.recipe.expressions import Undefined, same
 from maxtool.recipe.fieldtypes import TYPES
+from maxtool.recipe.vision_codecs import gated
 
 LAYERS = 6
 FLAGS = st.lists(st.booleans(), min_size=LAYERS, max_size=LAYERS).map(tuple)
@@ -22,6 +23,8 @@ VALUES: dict[str, Any] = {
     "n_layers": LAYERS,
     "n_heads": 4,
     "hidden_size": 96,
+    "image_size": 14,
+    "patch_size": 4,
     "head_dim": 16,
     "context_length": 4096,
     "position_offset": 2,
@@ -29,6 +32,9 @@ VALUES: dict[str, Any] = {
     "rope_original_context": 1024,
     "rope_factor": None,
     "sliding_window": 512,
+    "sliding_layers": (True, True, False, True, True, False),
+    "rope_mscale_all_dim": 0.5,
+    "expert_size": 48,
     "block": "parallel",
     "rope_layers": (True, True, True, False, True, True),
 }
@@ -52,6 +58,10 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "gemma3_attention_scale": FACTORS | st.just(16**-0.5),
     "longrope_attention": st.none() | st.floats(1.5, 9),
     "whole_context": st.just(4096),
+    "shared_experts": st.none() | st.integers(1, 9).map(lambda count: 48 * count),
+    "share_or_rotary_dim": st.integers(1, 16),
+    "mup_embedding": st.sampled_from([1.0, 96**0.5]),
+    "unit_mscale": st.just(1.0),
     "outside_table": SIZES,
     "window_if_switched": st.none() | SIZES,
     "falcon_block": st.sampled_from(["pre", "parallel", "parallel_shared"]),
@@ -60,14 +70,23 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "layer_types_or_period": FLAGS,
     "flags_or_period": FLAGS,
     "sparse_layers": FLAGS,
+    "from_layer": st.integers(0, LAYERS).map(lambda n: tuple(i >= n for i in range(LAYERS))),
+    "qwen2_moe_windows": FLAGS,
+    "listed_or_period": FLAGS,
     "flags_of_windows": FLAGS,
+    "exaone4_windows": FLAGS,
+    "rotated_where_sliding": st.just(VALUES["sliding_layers"]),
     "qwen2_windows": FLAGS,
     "gemma3_windows": periodic(),
     "smollm3_windows": FLAGS,
+    "patches_of_image": st.just(9),
+    "times_width": st.integers(1, 63).map(lambda times: 96 * times),
+    "times_width_gated": st.integers(1, 63).map(lambda times: gated(96, times)),
 }
 
 
 NULLABLE = ("zero_is_null", "unscaled_attention", "longrope_attention", "window_if_switched")
+NULLABLE += ("shared_experts",)
 
 
 def test_every_codec_is_tested() -> None:

@@ -13,6 +13,7 @@ from safetensors.numpy import save_file
 from maxtool.recipe import Dialect, load_recipe, recipe_names
 from maxtool.recipe.keys import Keys
 from maxtool.recipe.read_config import _Reader
+from maxtool.recipe.schema import DIALECTS
 from maxtool.weights import Checkpoint, open_checkpoint
 from tests.effort import examples
 
@@ -46,8 +47,10 @@ def known(name: str, dialect: Dialect) -> list[str]:
     return sorted(set(keys))
 
 
-@pytest.mark.parametrize("dialect", ["hf", "gguf"])
-@pytest.mark.parametrize("name", recipe_names())
+READ = [(name, one) for name in recipe_names() for one in DIALECTS if known(name, one)]
+
+
+@pytest.mark.parametrize(("name", "dialect"), READ)
 @settings(max_examples=examples(10, 25))
 @given(data=st.data())
 def test_any_values(

@@ -23,7 +23,11 @@ TYPE = 'model_type = "llama"'
 DOWN = '"norm.weight" = "model.norm.weight"'
 
 
-ENTRIES = {"decoder": {"forward", "prefill", "decode"}, "encoder": {"forward", "embed"}}
+ENTRIES = {
+    "decoder": {"forward", "prefill", "decode"},
+    "encoder": {"forward", "embed"},
+    "image_encoder": {"forward", "embed", "classify"},
+}
 
 
 def test_shipped_recipes_load() -> None:
@@ -143,7 +147,9 @@ def test_all_problems_at_once(written: Callable[..., Path]) -> None:
 
 def test_unknown_architecture_lists_recipes(edited: Callable[..., Path]) -> None:
     checkpoint = open_checkpoint(edited(config={"model_type": "qwen9"}))
-    with pytest.raises(UnknownArchitecture, match=r"'qwen9'.*llama, mistral"):
+    with pytest.raises(
+        UnknownArchitecture, match=r"'qwen9'.*llama, minimax_m2, ministral3, mistral"
+    ):
         find_recipe(checkpoint)
 
 

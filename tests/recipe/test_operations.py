@@ -79,9 +79,11 @@ def reshapes(draw: st.DrawFn, op: str) -> Case:
 
 @st.composite
 def ropes(draw: st.DrawFn, op: str) -> Case:
-    heads, pairs = draw(DIM), draw(DIM)
-    shape = (heads * pairs * 2, *draw(st.lists(DIM, max_size=2)))
-    return Step(op, {"heads": heads}), [bits(draw, shape, admitted(draw, op))]
+    """Heads that are rotated as a whole, or the first rows of each."""
+    heads, pairs, rest = draw(DIM), draw(DIM), draw(st.integers(0, 3))
+    shape = (heads * (pairs * 2 + rest), *draw(st.lists(DIM, max_size=2)))
+    rotated = 2 * pairs if rest or draw(st.booleans()) else 0
+    return Step(op, {"heads": heads, "rotated": rotated}), [bits(draw, shape, admitted(draw, op))]
 
 
 @st.composite
@@ -187,9 +189,15 @@ def test_rope_directions_differ_and_match_transformers() -> None:
     heads, dim, width = 3, 8, 5
     weight = np.arange(heads * dim * width).reshape(heads * dim, width)
     halves = weight.reshape(heads, dim // 2, 2, width).transpose(0, 2, 1, 3).reshape(-1, width)
-    step = Step("rope_pairs_to_halves", {"heads": heads})
+    step = Step("rope_pairs_to_halves", {"heads": heads, "rotated": 0})
     assert same(run([step], [weight]), [halves])
     assert not same(run(inverted([step]), [weight]), [halves])
+
+
+def test_only_the_first_rows_of_a_head_are_pairs() -> None:
+    rows = np.arange(2 * 5)
+    step = Step("rope_pairs_to_halves", {"heads": 2, "rotated": 4})
+    assert run([step], [rows])[0].tolist() == [0, 2, 1, 3, 4, 5, 7, 6, 8, 9]
 
 
 @pytest.mark.parametrize(
@@ -204,8 +212,10 @@ def test_rope_directions_differ_and_match_transformers() -> None:
         (Step("transpose", {"axes": (1, 0)}), [(2, 3, 4)]),
         (Step("reshape", {"stored": (6,), "shape": (2, 3)}), [(7,)]),
         (Step("reshape", {"stored": (6,), "shape": (2, 2)}), [(6,)]),
-        (Step("rope_pairs_to_halves", {"heads": 4}), [(12, 2)]),
-        (Step("rope_pairs_to_halves", {"heads": 4}), [()]),
+        (Step("rope_pairs_to_halves", {"heads": 4, "rotated": 0}), [(12, 2)]),
+        (Step("rope_pairs_to_halves", {"heads": 4, "rotated": 0}), [()]),
+        (Step("rope_pairs_to_halves", {"heads": 4, "rotated": 4}), [(12, 2)]),
+        (Step("rope_pairs_to_halves", {"heads": 2, "rotated": 3}), [(12, 2)]),
         (Step("zero_rows_before", {"count": 2}), [()]),
         (Step("rows_from", {"count": 2}), [(1, 3)]),
     ],

@@ -32,8 +32,13 @@ PUBLISHED: dict[str, Any] = json.loads(
 )
 
 
-def resolved(folder: Path, config: dict[str, Any]) -> tuple[Recipe, ResolvedConfig]:
-    save_file({"x": np.zeros(1, np.float32)}, folder / "model.safetensors")
+def resolved(
+    folder: Path, config: dict[str, Any], held: dict[str, list[int]] | None = None
+) -> tuple[Recipe, ResolvedConfig]:
+    """The recipe and the fields of a configuration beside tensors of bytes, by name and shape."""
+    tensors = {name: np.full(shape, 127, np.uint8) for name, shape in (held or {}).items()}
+    tensors["x"] = np.zeros(1, np.float32)
+    save_file(tensors, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(config))
     checkpoint = open_checkpoint(folder)
     recipe = find_recipe(checkpoint)
@@ -42,7 +47,8 @@ def resolved(folder: Path, config: dict[str, Any]) -> tuple[Recipe, ResolvedConf
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_configurations_pass(tmp_path: Path, name: str) -> None:
-    recipe, found = resolved(tmp_path, PUBLISHED[name]["config"])
+    told = PUBLISHED[name]
+    recipe, found = resolved(tmp_path, told["config"], told.get("bytes"))
     assert recipe.name == PUBLISHED[name]["recipe"]
     assert all("is unknown, and off" in note for note in found.notes)
     for field, value in PUBLISHED[name]["fields"].items():

@@ -21,7 +21,7 @@ from tests.data.seeded import tensors
 from tests.variants.cases import Case, read
 from tests.variants.written_files import SIZES
 
-UNTIED = ("gemma2", "gemma3_text")
+UNTIED = ("gemma", "gemma2", "gemma3_text")
 """Model types whose output matrix llama.cpp's converter leaves out."""
 # Frequencies that llama.cpp's first converters wrote, and its later releases pass over.
 BUFFERS: Mapping[str, tuple[str, ...]] = {"llama": ("blk.0.attn_rot_embd",)}

@@ -164,7 +164,9 @@ class Judge:
             if told["recipe"] in names:
                 folder = self.folder / "published" / model
                 if model not in self._published:
-                    self._published[model] = _bare(folder, told["config"], told.get("files", {}))
+                    self._published[model] = _bare(
+                        folder, told["config"], told.get("files", {}), told.get("bytes", {})
+                    )
                 yield model, told, self._published[model]
 
     def unwritten(self, names: Sequence[str]) -> Iterator[str]:
@@ -234,13 +236,19 @@ def _alike(left: Config | None, right: Config | None) -> bool:
     return left is not None and right is not None and all(same(left[k], right[k]) for k in left)
 
 
-def _bare(folder: Path, config: Config, files: Mapping[str, object]) -> Checkpoint:
+def _bare(
+    folder: Path,
+    config: Config,
+    files: Mapping[str, object],
+    held: Mapping[str, Sequence[int]] | None = None,
+) -> Checkpoint:
     """A configuration with a tensor that it has no use for, and files beside it."""
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(json.dumps(content))
     folder.mkdir(parents=True, exist_ok=True)
-    save_file({"x": np.zeros(1, np.float32)}, folder / "model.safetensors")
+    tensors = {name: np.full(shape, 127, np.uint8) for name, shape in (held or {}).items()}
+    save_file({"x": np.zeros(1, np.float32), **tensors}, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(config))
     return open_checkpoint(folder)
 

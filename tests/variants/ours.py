@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from maxtool.architectures import build, graph_of
+from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
 from maxtool.graph import Graph, Weight
 from maxtool.parity import evaluate
@@ -49,7 +50,7 @@ def outputs(result: Plan, inputs: Mapping[str, Array]) -> list[Array]:
 
 
 def _read(result: Plan, name: str) -> Array:
-    return np.asarray(result.read(name).data, np.float32)
+    return np.asarray(result.read(name).astype(DType.float32).data)
 
 
 def _owners(graph: Graph) -> Iterator[tuple[str, Weight]]:

@@ -1,0 +1,34 @@
+"""Checks of a decoder's options of experts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from maxtool.architectures.decoder_config import DecoderConfig
+
+Rule: TypeAlias = Callable[[DecoderConfig], Iterator[str]]
+
+
+def _experts(config: DecoderConfig) -> Iterator[str]:
+    if config.n_experts is None:
+        return
+    if config.n_experts_used is not None and config.n_experts_used > config.n_experts:
+        yield f"n_experts_used {config.n_experts_used} is more than n_experts {config.n_experts}"
+    if config.mlp != "gated":
+        yield f"mlp {config.mlp!r} with experts: theirs are gated"
+
+
+def _groups(config: DecoderConfig) -> Iterator[str]:
+    count, groups, used = config.n_experts, config.expert_groups, config.expert_groups_used
+    if count is None or groups <= 1 or used <= 0:
+        return
+    if used > groups:
+        yield f"expert_groups_used {used} is more than expert_groups {groups}"
+    elif count % groups or count < 2 * groups:
+        yield f"n_experts {count} are no {groups} equal groups of two or more"
+    elif config.n_experts_used is not None and config.n_experts_used > count // groups * used:
+        yield f"n_experts_used {config.n_experts_used} is more than {used} groups have"
+
+
+RULES: tuple[Rule, ...] = (_experts, _groups)

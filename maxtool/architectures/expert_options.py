@@ -1,0 +1,43 @@
+"""Options of experts, which take the place of a layer's MLP."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from maxtool.architectures.decoder_sizes import DecoderSizes, chosen
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertOptions(DecoderSizes):
+    """Numbers of experts, and options of how tokens are given to them."""
+
+    n_experts: int | None = None  # how many experts take the place of the MLP; None for no experts
+    n_experts_used: int | None = None  # how many of them each token goes through
+    expert_size: int | None = None  # width inside an expert; ``intermediate_size`` when None
+    norm_topk: bool = True  # whether the weights of the experts that are used add up to 1
+    expert_layers: tuple[bool, ...] | None = None  # which layers have experts; all when None
+
+    # What a router makes of its outputs: ``softmax``, or ``sigmoid`` of each by itself.
+    expert_scores: str = "softmax"
+    # Whether a number for each expert is added to its score where experts are chosen, and not where
+    # what they make is added up.
+    expert_correction: bool = False
+    # Experts are chosen from some of this many groups only, those whose two best scores add up to
+    # most (DeepSeek-V3, arXiv:2412.19437).
+    expert_groups: int = 1
+    expert_groups_used: int = 1  # how many of the groups
+    expert_scale: float = 1.0  # what the weights of the experts are multiplied by in the end
+    router_bias: bool = False  # whether the router has a bias
+    expert_bias: bool = False  # whether the projections of experts have biases
+    # With the next one, activations are held within bounds: ``(min(max(up, -limit), limit) + 1) *
+    # gate * sigmoid(alpha * gate)``, with a gate of at most ``limit`` (gpt-oss).
+    swiglu_limit: float | None = None
+    swiglu_alpha: float | None = None
+    # Width inside an MLP that each token goes through besides; None for none.
+    shared_expert_size: int | None = None
+    # Whether what it makes is multiplied by the sigmoid of one more output of the layer.
+    shared_expert_gate: bool = False
+
+    def has_experts(self, layer: int) -> bool:
+        """Return whether a layer has experts in the place of its MLP."""
+        return self.n_experts is not None and chosen(self.expert_layers, layer)

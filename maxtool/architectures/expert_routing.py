@@ -1,0 +1,48 @@
+"""Choice of the experts that a token goes through, and the share that each has in the result."""
+
+from __future__ import annotations
+
+from math import inf
+
+from maxtool.architectures.decoder_config import DecoderConfig
+from maxtool.dtype import DType
+from maxtool.graph import Tensor, ops
+
+# What the best two scores of a group are, by which groups are chosen.
+BEST = 2
+
+
+def route(
+    logits: Tensor, correction: Tensor | None, config: DecoderConfig
+) -> tuple[Tensor, Tensor]:
+    """The shares of the experts chosen, ``[..., used]``, and their numbers.
+
+    Args:
+        logits: What the router gives, ``[..., experts]``.
+        correction: What is added to scores where experts are chosen, ``[experts]``, if anything.
+        config: How many are used, and what scores are.
+    """
+    scores = ops.sigmoid(logits) if config.expert_scores == "sigmoid" else ops.softmax(logits)
+    choice = scores if correction is None else scores + correction
+    if config.expert_groups > 1:
+        choice = _in_best_groups(choice, config)
+    shares, chosen = ops.top_k(choice, config.n_experts_used or 0)
+    if choice is not scores:
+        places = chosen.reshape([*chosen.shape, 1])
+        shares = ops.gather_nd(scores, places, batch_dims=scores.rank - 1)
+    if config.norm_topk:
+        shares = shares / ops.sum(shares)
+    return (shares if config.expert_scale == 1 else shares * config.expert_scale), chosen
+
+
+def _in_best_groups(scores: Tensor, config: DecoderConfig) -> Tensor:
+    """Scores ``[..., experts]``, minus infinity in all groups but the best."""
+    *outer, count = scores.shape
+    groups = config.expert_groups
+    grouped = scores.reshape([*outer, groups, int(count) // groups])
+    best, _ = ops.top_k(grouped, BEST)
+    _, used = ops.top_k(ops.sum(best).reshape([*outer, groups]), config.expert_groups_used)
+    numbers = ops.range(0, groups, dtype=used.dtype, device=scores.device)
+    is_used = ops.equal(used.reshape([*outer, config.expert_groups_used, 1]), numbers)
+    kept = ops.max(is_used.cast(DType.float32), axis=-2).reshape([*outer, groups, 1]) > 0
+    return ops.where(kept, grouped, -inf).reshape(scores.shape)

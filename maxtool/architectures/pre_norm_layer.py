@@ -1,0 +1,61 @@
+"""A layer of an encoder that normalises before attention and before the MLP."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from maxtool.architectures.encoder_attention import EncoderAttention
+from maxtool.architectures.mlp import MLPS
+from maxtool.dtype import DType
+from maxtool.graph import Tensor, Weight
+from maxtool.nn import LayerNorm, Module
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSizes:
+    """Sizes and options of such a layer."""
+
+    hidden_size: int
+    intermediate_size: int
+    n_heads: int
+    head_dim: int
+    norm_eps: float
+    hidden_act: str
+    mlp: str = "plain"
+    qkv_bias: bool = True
+    causal: bool = False  # whether a token sees only those up to itself
+    layer_scale: bool = False  # whether each channel of what is added has a factor (CaiT)
+
+
+class PreNormLayer(Module[[Tensor, Tensor | None], Tensor]):
+    """Attention and MLP, each of its normalised input, and added to it."""
+
+    def __init__(self, sizes: LayerSizes, dtype: DType) -> None:
+        hidden, inner = sizes.hidden_size, sizes.intermediate_size
+        self.attn_norm = LayerNorm(hidden, eps=sizes.norm_eps)
+        self.attn = EncoderAttention(
+            hidden,
+            sizes.n_heads,
+            sizes.head_dim,
+            dtype,
+            qkv_bias=sizes.qkv_bias,
+            causal=sizes.causal,
+        )
+        self.attn_scale = _factors("attn_scale", sizes)
+        self.mlp_norm = LayerNorm(hidden, eps=sizes.norm_eps)
+        self.mlp = MLPS[sizes.mlp](hidden, inner, sizes.hidden_act, dtype, has_bias=True)
+        self.mlp_scale = _factors("mlp_scale", sizes)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Map ``[batch, seq, hidden]`` to the same shape; ``mask`` is that of the attention."""
+        x = x + _scaled(self.attn(self.attn_norm(x), mask, None), self.attn_scale)
+        return x + _scaled(self.mlp(self.mlp_norm(x)), self.mlp_scale)
+
+
+def _factors(name: str, sizes: LayerSizes) -> Weight | None:
+    """The factors of the channels, if the layer has them."""
+    return Weight(name, DType.float32, (sizes.hidden_size,)) if sizes.layer_scale else None
+
+
+def _scaled(x: Tensor, factors: Weight | None) -> Tensor:
+    return x if factors is None else x * factors

@@ -1,0 +1,66 @@
+"""Options of positions: the rotary ones, their scalings, and what takes their place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from maxtool.architectures.decoder_sizes import DecoderSizes, chosen
+
+
+@dataclass(frozen=True, kw_only=True)
+class RopeOptions(DecoderSizes):
+    """Options of how a decoder knows where a token stands."""
+
+    # ``rope``, or ``learned``: a vector for each position, added to the embedding.
+    position: str = "rope"
+    # How many elements of a head are rotated, the first ones; None for all.
+    rotary_dim: int | None = None
+    rope_theta: float = 10000.0  # the base of the rotary frequencies
+    # How frequencies are changed for more positions than ``rope_original_context``: ``none``,
+    # ``linear``, ``dynamic``, ``llama3``, ``yarn`` or ``longrope``, each as transformers computes
+    # it. All but ``none`` use some of the options below.
+    rope_scaling: str = "none"
+    # How many times more positions. For ``yarn`` and ``longrope``, where it only decides the
+    # attention factor in the latter, None is ``context_length / rope_original_context``; the others
+    # need it.
+    rope_factor: float | None = None
+    # Positions before scaling; ``context_length`` when None.
+    rope_original_context: int | None = None
+    # llama3: longer waves than the original context divided by this are stretched by
+    # ``rope_factor``.
+    rope_low_freq_factor: float = 1.0
+    # llama3: shorter waves than the original context divided by this stay.
+    rope_high_freq_factor: float = 4.0
+    # yarn: rotations over the original context from which on a frequency stays.
+    rope_beta_fast: float = 32.0
+    rope_beta_slow: float = 1.0  # yarn: rotations up to which it is divided by ``rope_factor``
+    # yarn, longrope: what cosines and sines are multiplied by; None for what the scaling itself
+    # suggests.
+    rope_attention_factor: float | None = None
+    # yarn: with the next one, scales the suggested attention factor.
+    rope_mscale: float | None = None
+    rope_mscale_all_dim: float | None = None  # yarn: see there
+    # yarn: whether the range of dimensions between the two betas is rounded to whole ones.
+    rope_truncate: bool = True
+    # longrope: divisors of the frequencies, ``rotary_dim / 2`` of them, while a sequence is no
+    # longer than the original context.
+    rope_short_factors: tuple[float, ...] | None = None
+    rope_long_factors: tuple[float, ...] | None = None  # longrope: likewise, for longer sequences
+    rope_layers: tuple[bool, ...] | None = None  # which layers have rotary positions; all when None
+    # The base of the sliding layers, whose frequencies are not scaled; None when they are like the
+    # others.
+    rope_local_theta: float | None = None
+
+    @property
+    def rotated(self) -> int:
+        """Elements of a head that are rotated."""
+        return self.head_dim if self.rotary_dim is None else self.rotary_dim
+
+    @property
+    def original_context(self) -> int:
+        """Positions before the rotary frequencies were scaled."""
+        return self.rope_original_context or self.context_length
+
+    def has_rope(self, layer: int) -> bool:
+        """Return whether a layer has rotary positions."""
+        return self.position == "rope" and chosen(self.rope_layers, layer)

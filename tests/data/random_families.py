@@ -1,0 +1,339 @@
+"""Random configurations of further families, as ``random_configs.py`` has those of the first.
+
+What llama.cpp takes for granted of each is in ``FURTHER_GRANTED``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from hypothesis import strategies as st
+
+from tests.data.random_options import (
+    FLAGS,
+    LONGEST,
+    THETAS,
+    WINDOW,
+    WINDOWS,
+    Config,
+    Draw,
+    kinds,
+    rope,
+    usual,
+)
+
+SQUARED = st.sampled_from(["relu2", "silu", "gelu", "gelu_pytorch_tanh", "relu"])
+SHARES = st.sampled_from([1.0, 0.75, 0.5, 0.25])
+LAYER_NORM = {"rms_norm_eps": "layer_norm_eps"}
+
+
+def renamed(config: Config, names: Mapping[str, str]) -> Config:
+    """A configuration with some keys under the names that a family has for them."""
+    return {names.get(key, key): value for key, value in config.items()}
+
+
+def without(config: Config, *keys: str) -> Config:
+    """A configuration without keys that a family does not know."""
+    return {key: value for key, value in config.items() if key not in keys}
+
+
+def quotient(config: Config) -> Config:
+    """A configuration whose heads make up the hidden size, which says theirs."""
+    size = config["num_attention_heads"] * config["head_dim"]
+    return without(config | {"hidden_size": size}, "head_dim")
+
+
+def partial(draw: Draw, config: Config) -> Config:
+    """A configuration that rotates a share of each head."""
+    dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    share = draw(SHARES)
+    if int(dim * share) % 2:
+        share = 1.0
+    scaled = rope(draw, int(dim * share) // 2)
+    table = scaled.pop("rope_parameters") | {"partial_rotary_factor": share}
+    config = config | {"max_position_embeddings": LONGEST + config["num_hidden_layers"]}
+    return config | scaled | {"rope_parameters": table}
+
+
+def _gemma(draw: Draw) -> Config:
+    return usual(draw, attention_bias=FLAGS)
+
+
+def _olmo(draw: Draw) -> Config:
+    bounds = st.one_of(st.none(), st.floats(0.3, 3.0))
+    config = usual(draw, explicit=False, attention_bias=FLAGS, clip_qkv=bounds)
+    return without(config, "rms_norm_eps", "head_dim")
+
+
+def _olmo3(draw: Draw) -> Config:
+    config = usual(draw, explicit=False, attention_bias=FLAGS, sliding_window=WINDOW)
+    scaled = config["rope_parameters"]
+    # Transformers gives the length of the latest kind of layer to both.
+    if scaled["rope_type"] == "dynamic":
+        scaled = {"rope_type": "linear", "rope_theta": scaled["rope_theta"], "factor": 2.0}
+        config["max_position_embeddings"] = LONGEST
+    if scaled["rope_type"] == "yarn":
+        scaled.pop("truncate", None)
+    local = {"rope_type": "default", "rope_theta": draw(THETAS)}
+    listed = {"layer_types": kinds(draw, config["num_hidden_layers"])} if draw(FLAGS) else {}
+    tables = {"full_attention": scaled, "sliding_attention": local}
+    return without(config, "head_dim") | listed | {"rope_parameters": tables}
+
+
+def _arcee(draw: Draw) -> Config:
+    config = usual(draw, attention_bias=FLAGS, mlp_bias=FLAGS, hidden_act=SQUARED)
+    heads = config["num_attention_heads"]
+    return config | {"hidden_size": heads * draw(st.integers(2, 9))}
+
+
+def _exaone4(draw: Draw) -> Config:
+    config = usual(draw, sliding_window=WINDOWS, sliding_window_pattern=st.integers(2, 4))
+    layers = config["num_hidden_layers"]
+    if config["sliding_window"] is None:
+        return config | {"layer_types": ["full_attention"] * layers}
+    return config | ({"layer_types": kinds(draw, layers)} if draw(FLAGS) else {})
+
+
+def _cohere(draw: Draw) -> Config:
+    scales = st.floats(0.05, 2.0)
+    config = usual(
+        draw, explicit=False, attention_bias=FLAGS, use_qk_norm=FLAGS, logit_scale=scales
+    )
+    return renamed(quotient(config), LAYER_NORM)
+
+
+def _cohere2(draw: Draw) -> Config:
+    scales = st.floats(0.05, 2.0)
+    config = usual(
+        draw,
+        explicit=False,
+        attention_bias=FLAGS,
+        sliding_window=WINDOW,
+        logit_scale=scales,
+    )
+    listed = {"layer_types": kinds(draw, config["num_hidden_layers"])} if draw(FLAGS) else {}
+    return renamed(quotient(config), LAYER_NORM) | listed
+
+
+def _glm4(draw: Draw) -> Config:
+    return partial(draw, usual(draw, attention_bias=FLAGS))
+
+
+def _ernie4_5(draw: Draw) -> Config:
+    return usual(draw, use_bias=FLAGS)
+
+
+def _nemotron(draw: Draw) -> Config:
+    config = usual(draw, attention_bias=FLAGS, mlp_bias=FLAGS, hidden_act=SQUARED)
+    return partial(draw, renamed(config, {"rms_norm_eps": "norm_eps"}))
+
+
+def _stablelm(draw: Draw) -> Config:
+    config = usual(
+        draw,
+        explicit=False,
+        use_qkv_bias=FLAGS,
+        qk_layernorm=FLAGS,
+        use_parallel_residual=FLAGS,
+    )
+    return partial(draw, renamed(quotient(config), LAYER_NORM))
+
+
+def _phi(draw: Draw) -> Config:
+    config = usual(draw, explicit=False, qk_layernorm=FLAGS)
+    return partial(draw, renamed(quotient(config), LAYER_NORM))
+
+
+def _internlm3(draw: Draw) -> Config:
+    has_biases = draw(FLAGS)
+    config = usual(draw) | {"attention_bias": has_biases, "mlp_bias": has_biases}
+    heads = config["num_attention_heads"]
+    return config | {"hidden_size": heads * draw(st.integers(2, 9))}
+
+
+def _ministral3(draw: Draw) -> Config:
+    config = usual(draw, sliding_window=WINDOWS)
+    table = {
+        "rope_type": "yarn",
+        "rope_theta": draw(THETAS),
+        "factor": draw(st.floats(1.25, 8.0)),
+        "original_max_position_embeddings": draw(st.integers(8, 39)),
+        "llama_4_scaling_beta": draw(st.floats(0.05, 0.5)),
+        "beta_fast": draw(st.floats(8.0, 40.0)),
+        "beta_slow": draw(st.floats(0.5, 2.0)),
+        "mscale": draw(st.floats(0.5, 2.0)),
+        "mscale_all_dim": draw(st.floats(0.5, 2.0)),
+    }
+    return config | {"rope_parameters": table}
+
+
+def experts(draw: Draw, config: Config, count: str, used: str = "num_experts_per_tok") -> Config:
+    """A configuration with a number of experts, some of which are used."""
+    total = draw(st.integers(2, 6))
+    return config | {count: total, used: draw(st.integers(1, total))}
+
+
+def grouped(draw: Draw, config: Config) -> Config:
+    """Experts as DeepSeek-V3's configurations have them: in groups, some of which are used."""
+    groups = draw(st.integers(1, 3))
+    used, size = draw(st.integers(1, groups)), draw(st.integers(2, 3))
+    return config | {
+        "n_routed_experts": groups * size,
+        "n_group": groups,
+        "topk_group": used,
+        "num_experts_per_tok": draw(st.integers(1, used * size)),
+        "n_shared_experts": draw(st.integers(1, 2)),
+        "moe_intermediate_size": draw(st.integers(3, 21)),
+        "routed_scaling_factor": draw(st.floats(0.5, 3.0)),
+        "first_k_dense_replace": draw(st.integers(0, 2)),
+        "norm_topk_prob": draw(FLAGS),
+    }
+
+
+def _olmoe(draw: Draw) -> Config:
+    bounds = st.one_of(st.none(), st.floats(0.3, 3.0))
+    config = usual(
+        draw, explicit=False, attention_bias=FLAGS, clip_qkv=bounds, norm_topk_prob=FLAGS
+    )
+    return experts(draw, quotient(config), "num_experts")
+
+
+def _qwen2_moe(draw: Draw) -> Config:
+    config = usual(
+        draw,
+        explicit=False,
+        use_sliding_window=FLAGS,
+        sliding_window=WINDOW,
+        max_window_layers=st.integers(1, 4),
+        moe_intermediate_size=st.integers(3, 21),
+        shared_expert_intermediate_size=st.integers(3, 21),
+        norm_topk_prob=FLAGS,
+        decoder_sparse_step=st.integers(1, 2),
+        mlp_only_layers=st.lists(st.integers(0, 3), max_size=2),
+        qkv_bias=FLAGS,
+    )
+    listed = draw(FLAGS) and config["use_sliding_window"]
+    found = {"layer_types": kinds(draw, config["num_hidden_layers"])} if listed else {}
+    return experts(draw, quotient(config), "num_experts") | found
+
+
+def _granitemoe(draw: Draw) -> Config:
+    scales = st.floats(0.1, 4.0)
+    config = usual(
+        draw,
+        explicit=False,
+        attention_bias=FLAGS,
+        attention_multiplier=scales,
+        embedding_multiplier=scales,
+        logits_scaling=scales,
+        residual_multiplier=scales,
+    )
+    return experts(draw, quotient(config), "num_local_experts")
+
+
+def _granitemoeshared(draw: Draw) -> Config:
+    return _granitemoe(draw) | {"shared_intermediate_size": draw(st.integers(3, 21))}
+
+
+def _glm4_moe(draw: Draw) -> Config:
+    config = usual(draw, attention_bias=FLAGS, use_qk_norm=FLAGS)
+    return grouped(draw, partial(draw, config)) | {"num_nextn_predict_layers": 0}
+
+
+def _dots1(draw: Draw) -> Config:
+    config = usual(
+        draw,
+        attention_bias=FLAGS,
+        sliding_window=WINDOWS,
+        max_window_layers=st.integers(1, 4),
+    )
+    return grouped(draw, config)
+
+
+def _minimax_m2(draw: Draw) -> Config:
+    config = partial(draw, usual(draw))
+    return experts(draw, config, "num_local_experts")
+
+
+def _afmoe(draw: Draw) -> Config:
+    config = usual(
+        draw,
+        moe_intermediate_size=st.integers(3, 21),
+        num_shared_experts=st.integers(1, 2),
+        num_dense_layers=st.integers(0, 1),
+        route_scale=st.floats(0.5, 3.0),
+        global_attn_every_n_layers=st.integers(2, 4),
+        sliding_window=WINDOW,
+        mup_enabled=FLAGS,
+        attention_bias=FLAGS,
+    )
+    listed = {"layer_types": kinds(draw, config["num_hidden_layers"])} if draw(FLAGS) else {}
+    return experts(draw, config, "num_experts") | listed
+
+
+def _gpt_oss(draw: Draw) -> Config:
+    config = usual(
+        draw,
+        attention_bias=FLAGS,
+        sliding_window=WINDOW,
+        swiglu_limit=st.floats(0.3, 7.0),
+        swiglu_alpha=st.floats(0.5, 2.0),
+    )
+    listed = {"layer_types": kinds(draw, config["num_hidden_layers"])} if draw(FLAGS) else {}
+    return experts(draw, config, "num_local_experts") | listed | {"hidden_act": "silu"}
+
+
+FURTHER: Mapping[str, Callable[[Draw], Config]] = {
+    "gemma": _gemma,
+    "olmo": _olmo,
+    "olmo3": _olmo3,
+    "arcee": _arcee,
+    "exaone4": _exaone4,
+    "cohere": _cohere,
+    "cohere2": _cohere2,
+    "glm": _glm4,
+    "glm4": _glm4,
+    "ernie4_5": _ernie4_5,
+    "nemotron": _nemotron,
+    "stablelm": _stablelm,
+    "phi": _phi,
+    "internlm3": _internlm3,
+    "ministral3": _ministral3,
+    "olmoe": _olmoe,
+    "qwen2_moe": _qwen2_moe,
+    "granitemoe": _granitemoe,
+    "granitemoeshared": _granitemoeshared,
+    "glm4_moe": _glm4_moe,
+    "dots1": _dots1,
+    "minimax_m2": _minimax_m2,
+    "afmoe": _afmoe,
+    "gpt_oss": _gpt_oss,
+}
+
+SILU = {"hidden_act": "silu"}
+FURTHER_GRANTED: Mapping[str, Config] = {
+    **dict.fromkeys(FURTHER, SILU),
+    "gemma": {
+        "hidden_act": "gelu_pytorch_tanh",
+        "attention_bias": False,
+        "tie_word_embeddings": True,
+    },
+    "olmo": SILU | {"attention_bias": False},
+    "arcee": {"hidden_act": "relu2"},
+    "cohere2": SILU | {"attention_bias": False, "tie_word_embeddings": True},
+    "nemotron": {"hidden_act": "relu2"},
+    "olmoe": SILU
+    | {"attention_bias": False, "clip_qkv": None, "norm_topk_prob": False, "rms_norm_eps": 1e-5},
+    "qwen2_moe": SILU | {"norm_topk_prob": False, "decoder_sparse_step": 1, "mlp_only_layers": []},
+    "afmoe": SILU | {"attention_bias": False, "mup_enabled": True, "global_attn_every_n_layers": 4},
+    "gpt_oss": SILU | {"swiglu_limit": 7.0, "swiglu_alpha": 1.702},
+    "phi": {"hidden_act": "gelu_new", "qk_layernorm": False, "tie_word_embeddings": False},
+}
+# Architectures of llama.cpp that keep the factors of rotary frequencies, and those whose converter
+# writes no scaling, or one in the place of others.
+FURTHER_FACTORS_KEPT = ("arcee", "internlm3")
+# Those whose converter writes each layer's kind of attention.
+LISTED = ("exaone4", "olmo3")
+UNSCALED = ("cohere", "cohere2", "gemma", "nemotron", "phi", "stablelm")
+# Families that say something else, or nothing, in the keys of transformers 4.
+NEWER_ALONE = ("gpt_oss", "olmo3")
