@@ -27,9 +27,9 @@ FLOORS = (
     ("casting",),
     ("quantization",),
     ("weights",),
-    ("tokenizer", "graph", "evaluation"),
+    ("tokenizer", "graph", "evaluation", "object_storage"),
     ("driver", "parity"),
-    ("nn",),
+    ("importers", "nn"),
     ("architectures", "engine", "experimental"),
     ("recipe",),
     ("conversion", "compiler"),
@@ -67,10 +67,22 @@ IMPORTED_AS = {
     "apache-tvm": "tvm",
     "apache-tvm-ffi": "tvm_ffi",
     "cuda-bindings": "cuda",
+    "pillow": "PIL",
     "protobuf": "google",
 }
 # Extras with packages that are used where they are asked for.
-EXTRAS = ("cuda", "hub", "json", "ray", "remote", "serve", "transformers", "zig")
+EXTRAS = (
+    "cuda",
+    "hub",
+    "images",
+    "json",
+    "onnxruntime",
+    "ray",
+    "remote",
+    "serve",
+    "transformers",
+    "zig",
+)
 # Packages whose files are used: programs, libraries and headers, which no import can show.
 BY_FILE = {
     "nvidia-cuda-cccl",
@@ -79,8 +91,6 @@ BY_FILE = {
     "nvidia-cuda-runtime",
     "ziglang",
 }
-# Nothing uses it until ONNX graphs are read; their weights are read without it.
-NOT_YET = {"onnx"}
 # Type checkers know it wherever it is imported for them; nobody needs it to run anything.
 FOR_CHECKERS = "typing_extensions"
 NEVER = {"torch", "transformers", "tensorflow", "jax", "click", "pickle"}
@@ -280,8 +290,8 @@ def test_the_packages_imported_are_those_declared() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = [line for extra in EXTRAS for line in project["optional-dependencies"][extra]]
     names = {re.match(r"[\w-]+", line)[0] for line in [*project["dependencies"], *extras]}  # type: ignore[index]
-    assert names >= BY_FILE | NOT_YET
-    declared = {IMPORTED_AS.get(name, name.replace("-", "_")) for name in names - BY_FILE - NOT_YET}
+    assert names >= BY_FILE
+    declared = {IMPORTED_AS.get(name, name.replace("-", "_")) for name in names - BY_FILE}
     imported = {result.top for result in imports()}
     assert imported - sys.stdlib_module_names - {"maxtool", FOR_CHECKERS} == declared
 
@@ -343,7 +353,9 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert not heavy & loaded_by(arguments)
 
 
-def test_only_quantizing_loads_the_compiler(tmp_path: Path) -> None:
+def test_only_quantizing_loads_the_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     result, quantized = str(tmp_path / "fireside.gguf"), str(tmp_path / "quantized.gguf")
     loaded = loaded_by(
         ["inspect-weights", str(SAMPLE)],
@@ -354,6 +366,7 @@ def test_only_quantizing_loads_the_compiler(tmp_path: Path) -> None:
     )
     assert "maxtool" in loaded
     assert not {"tvm", "tvm_ffi", "torch", "transformers"} & loaded
+    monkeypatch.setenv("MAXTOOL_CACHE", str(tmp_path / "cache"))
     assert "tvm" in loaded_by(
         ["convert", str(SAMPLE), "-o", quantized, "--force", "--quantize", "Q8_0"],
         before=ALWAYS_COMPILED,

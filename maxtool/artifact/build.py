@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from maxtool import architectures
 from maxtool.architectures import Architecture, Decoder, Entry, graph_of
+from maxtool.architectures.image_encoder import PIXELS
 from maxtool.artifact import batch, cache_type, devices, original_model
 from maxtool.artifact import check as parity
 from maxtool.artifact.contents import Contents, NamedGraph, used_target
+from maxtool.artifact.image_facts import image_facts, input_size
 from maxtool.artifact.matrix_types import (
     DECODED,
     MatrixType,
@@ -23,8 +26,10 @@ from maxtool.artifact.matrix_types import (
     reading,
     remarks,
 )
+from maxtool.artifact.original_image_model import OriginalImageModel
 from maxtool.artifact.original_model import OriginalModel
 from maxtool.artifact.planned import Planned, check_place, target_of
+from maxtool.artifact.quick_quantizing import quick_quantizing
 from maxtool.artifact.request import CacheType, Request
 from maxtool.artifact.weights import packing_note
 from maxtool.compiler.lowering_plan import LoweringPlan
@@ -49,6 +54,8 @@ USUAL_CONTEXT = 1 << 17
 
 # What a model does by itself, by the entry that does it; others are called with arrays alone.
 TASKS = {"prefill": "generate", "embed": "embed"}
+# The task of a model whose entries take images.
+IMAGE = "image"
 
 # Kinds of target whose steps run without the host between them, which draws the tokens otherwise.
 DRAWING = ("cuda",)
@@ -71,6 +78,10 @@ class Build(Planned):
     types: Mapping[str, MatrixType]
     module: Architecture
     graphs: dict[Entry, Graph]
+
+    def quick_reading(self) -> AbstractContextManager[None]:
+        """Have matrices quantized by compiled code, where there are many."""
+        return quick_quantizing(self.plan, self.types)
 
     def compare(self, folder: Path) -> parity.PassedCheck:
         """Compare with the reference, or record what it gives for the machine that this is for.
@@ -128,7 +139,8 @@ class Build(Planned):
     def _reference(self) -> parity.Reference:
         if self.request.against == parity.GRAPH:
             return parity.GRAPHS
-        make = partial(OriginalModel, checkpoint=self.plan.checkpoint)
+        kind = OriginalImageModel if self.contents.identity["task"] == IMAGE else OriginalModel
+        make = partial(kind, checkpoint=self.plan.checkpoint)
         return parity.Reference(parity.TRANSFORMERS, make)
 
     @property
@@ -189,10 +201,13 @@ def _prepared(request: Request, read: Mapping[Path, None]) -> Build:
         graphs = {entry: graph_of(module, entry) for entry in _entries(module, recipe)}
     tokenizer, cut = model_tokenizer(planned)
     notes = [*checkpoint.notes, *planned.notes, *cut, *told, *remarked]
-    if tokenizer is None:
+    seen, told_of_images = image_facts(planned, module)
+    notes += told_of_images
+    if tokenizer is None and task_of(graphs) != IMAGE:
         notes.append("the source has no tokenizer: the artifact takes token ids, not text")
     contents = _contents(request, planned, target, dtype, types, module, graphs, tokenizer)
-    contents = replace(contents, sources=_sources(read, checkpoint))
+    facts = {**contents.facts, **seen}
+    contents = replace(contents, facts=facts, sources=_sources(read, checkpoint))
     notes += packing_note(contents)
     made = Build(request, contents, checkpoint, notes, planned, types, module, graphs)
     made.check_machine()
@@ -213,7 +228,6 @@ def _contents(
     """The contents of the artifact."""
     recipe = planned.recipe
     encodings = {name: each.encoding for name, each in types.items() if each.encoding}
-    tasks = (TASKS.get(entry.name) for entry in graphs)
     return Contents(
         functions=tuple(named_graph(entry, graph) for entry, graph in graphs.items()),
         target=used_target(target, encodings),
@@ -222,7 +236,7 @@ def _contents(
             "name": request.name or model_name(planned),
             "recipe": recipe.name,
             "architecture": recipe.architecture,
-            "task": next(filter(None, tasks), None),
+            "task": task_of(graphs),
         },
         dtype=_shared_dtype(types) if types else dtype,
         encodings=encodings,
@@ -237,6 +251,14 @@ def _contents(
         origin=request.origin,
         recipe_files=files_of(recipe),
     )
+
+
+def task_of(entries: Iterable[Entry]) -> str | None:
+    """The task of a model of these entries; None if it is called with arrays alone."""
+    listed = list(entries)
+    if any(PIXELS in entry.inputs for entry in listed):
+        return IMAGE
+    return next(filter(None, (TASKS.get(entry.name) for entry in listed)), None)
 
 
 def _sources(read: Iterable[Path], checkpoint: Checkpoint) -> dict[str, Path]:
@@ -355,6 +377,7 @@ def _check_context(asked: int, usual: int, planned: Plan) -> None:
 def _chosen(request: Request, planned: Plan) -> dict[str, object]:
     """The fields of the configuration that were asked for."""
     asked: dict[str, object] = {"pooling": request.pooling, "normalize": request.normalize}
+    asked["input_size"] = input_size(request, planned)
     chosen = {name: value for name, value in asked.items() if value is not None}
     if unknown := [name for name in chosen if name not in planned.recipe.fields]:
         raise UsageError(f"--{unknown[0]} is for encoders, not {planned.recipe.name}")

@@ -12,6 +12,10 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from importlib.metadata import version
 from pathlib import Path, PurePath
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from maxtool import __version__
 from maxtool.artifact.beside import CountBytes
@@ -61,6 +65,10 @@ def hashed_text(executed: Mapping[Path, bytes]) -> dict[str, dict[str, object]]:
     }
 
 
+def _digest(array: NDArray[Any]) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+
+
 def _plain(value: object) -> object:
     """An option as JSON has it: files without their folders, types by name, sets in order."""
     match value:
@@ -80,6 +88,8 @@ def _plain(value: object) -> object:
             return {str(key): _plain(item) for key, item in value.items()}
         case frozenset():
             return sorted(map(str, value))
+        case np.ndarray():
+            return {"dtype": value.dtype.name, "shape": list(value.shape), "sha256": _digest(value)}
         case tuple():
             return [_plain(item) for item in value]
     if is_dataclass(value):

@@ -31,7 +31,7 @@ from maxtool.runtime.loader.recorded_checks import RecordedCall, RecordedCheck, 
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-GRAPH, TRANSFORMERS = "graph", "transformers"
+GRAPH, TRANSFORMERS, ONNXRUNTIME = "graph", "transformers", "onnxruntime"
 LARGEST = 1 << 23
 """Numbers that an output may have; it is for fewer tokens where it would have more of them."""
 DECODED, DECODED_PAST = 3, 11
@@ -94,9 +94,14 @@ class PassedCheck:
 PROOFS = {
     GRAPH: "the graph (the compilation, not the reading)",
     TRANSFORMERS: "the original model in transformers (the reading, too)",
+    ONNXRUNTIME: "the original model in onnxruntime (the reading, too)",
 }
 """What outputs are compared with, and what this proves, in words."""
-FAILED = {GRAPH: "its graph", TRANSFORMERS: "the original model in transformers"}
+FAILED = {
+    GRAPH: "its graph",
+    TRANSFORMERS: "the original model in transformers",
+    ONNXRUNTIME: "the original model in onnxruntime",
+}
 
 
 def check(

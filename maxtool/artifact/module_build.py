@@ -66,7 +66,7 @@ def _prepared(request: ModuleRequest, read: Mapping[Path, None]) -> ModuleBuild:
         note_imports(file, loaded.source)
         values = _values(module, request, checkpoint)
         functions = tuple(_traced(module, entry, file) for entry in request.entries)
-    encodings = _encodings(functions)
+    encodings = declared_encodings(functions)
     contents = Contents(
         functions,
         used_target(target, encodings),
@@ -105,8 +105,8 @@ def function_identity(name: str, module: str) -> dict[str, object]:
     return {"name": name, "recipe": None, "architecture": module, "task": None}
 
 
-def _encodings(functions: tuple[NamedGraph, ...]) -> dict[str, QuantizationEncoding]:
-    """Encodings of the weights that the module declares as quantized, by name."""
+def declared_encodings(functions: tuple[NamedGraph, ...]) -> dict[str, QuantizationEncoding]:
+    """Encodings of the weights that graphs declare as quantized, by name."""
     declared = {
         name: owner
         for function in functions

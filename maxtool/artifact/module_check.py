@@ -9,16 +9,17 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping
 from functools import partial
+from math import prod
 from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
 
+from maxtool.architectures import Limit
 from maxtool.artifact.allowed_error import with_rounding
-from maxtool.artifact.check import GRAPH, RecordedChecks
+from maxtool.artifact.check import GRAPHS, RecordedChecks, Reference
 from maxtool.artifact.check_inputs import values
 from maxtool.artifact.contents import Contents, NamedGraph
-from maxtool.artifact.graph_outputs import GraphRunner
 from maxtool.artifact.pure_graphs import nested
 from maxtool.dtype import DType
 from maxtool.graph import CallNode, Graph, Tensor
@@ -40,26 +41,40 @@ SIZES = (3, 8)
 """Usual sizes of a named dimension; it is given both, and its least, and once ``MANY``."""
 MANY = 67
 """More rows than those beyond which kernels compute otherwise, and no multiple of a tile's."""
+MOST_ELEMENTS = 1 << 27
+"""Elements that a graph may compute for as many: a batch of 67 images would take minutes."""
 WHOLE_NUMBERS = (0, 4)
 """Whole numbers that are drawn, so that they are places of small tables."""
 
 
-def trials_of(contents: Contents) -> RecordedChecks:
-    """Calls with inputs drawn at random by a fixed seed, and each of their outputs in float64."""
-    graphs = GraphRunner(contents)
-    calls = [(function, sizes) for function in contents.functions for sizes in sizes_of(function)]
+def trials_of(contents: Contents, reference: Reference = GRAPHS) -> RecordedChecks:
+    """Calls with inputs drawn at random by a fixed seed, and each of a reference's outputs."""
+    model = reference.make(contents)
+    calls = [
+        (function, within(sizes, contents.limits))
+        for function in contents.functions
+        for sizes in sizes_of(function)
+    ]
     trials: list[RecordedCheck] = []
     for function, sizes in calls:
-        call = RecordedCall(function.name, _inputs(function, sizes))
+        call = RecordedCall(function.name, _inputs(function, sizes, contents.limits))
         sized = "".join(f", {name} {size}" for name, size in sizes.items())
         allowed = map(partial(tolerance, function.graph), function.graph.outputs)
-        expected = graphs.run(call.entry, call.inputs).items()
+        expected = model.run(call.entry, call.inputs, None).items()
         trials += [
             RecordedCheck(f"{call.entry}{sized}: {name}", [call], name, array, error)
             for (name, array), error in zip(expected, allowed, strict=True)
         ]
-    each = tuple(with_rounding(contents, trials) if contents.rounding else trials)
-    return RecordedChecks(each, GRAPH, tokens=0, calls=len(calls))
+    each = tuple(
+        with_rounding(contents, trials) if contents.rounding and reference is GRAPHS else trials
+    )
+    return RecordedChecks(each, reference.name, tokens=0, calls=len(calls))
+
+
+def within(sizes: Mapping[str, int], limits: Mapping[str, Limit]) -> dict[str, int]:
+    """Sizes, none of them above its limit."""
+    known = {name: limit for name, limit in limits.items() if isinstance(limit, int)}
+    return {name: min(size, known.get(name, size)) for name, size in sizes.items()}
 
 
 def tolerance(graph: Graph, output: Tensor) -> Tolerance:
@@ -106,12 +121,31 @@ def sizes_of(function: NamedGraph) -> Iterator[dict[str, int]]:
         }
         yield usual
     # One at a time, so that they are not multiplied.
-    yield from (usual | {name: max(MANY, least[name] + 1)} for name in names)
+    many = (usual | {name: max(MANY, least[name] + 1)} for name in names)
+    yield from (sizes for sizes in many if _elements(function.graph, sizes) <= MOST_ELEMENTS)
 
 
-def _inputs(function: NamedGraph, sizes: Mapping[str, int]) -> dict[str, Array]:
+def _elements(graph: Graph, sizes: Mapping[str, int]) -> int:
+    """The elements of what a graph computes, but for what has a size of its own."""
+    values = (value for node in graph.nodes for value in node.outputs)
+    shapes = [[*value.shape] for value in values]
+    known = (shape for shape in shapes if all({*dim.names()} <= {*sizes} for dim in shape))
+    return sum(prod(dim.size(sizes) for dim in shape) for shape in known)
+
+
+def drawn(limit: Limit | None) -> tuple[int, int]:
+    """The least and the largest whole number that is drawn for an input."""
+    low, high = WHOLE_NUMBERS
+    return (max(low, limit[0]), min(high, limit[1])) if isinstance(limit, tuple) else (low, high)
+
+
+def _inputs(
+    function: NamedGraph, sizes: Mapping[str, int], limits: Mapping[str, Limit]
+) -> dict[str, Array]:
     random = np.random.default_rng(zlib.crc32(f"{function.name} {dict(sizes)}".encode()))
     return {
-        name: values(kind.dtype, [dim.size(sizes) for dim in kind.shape], WHOLE_NUMBERS, random)
+        name: values(
+            kind.dtype, [dim.size(sizes) for dim in kind.shape], drawn(limits.get(name)), random
+        )
         for name, kind in function.input_types.items()
     }

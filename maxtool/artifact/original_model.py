@@ -28,16 +28,11 @@ class OriginalModel:
     """The functions of an artifact, computed by transformers in float32 on the CPU."""
 
     def __init__(self, contents: Contents, checkpoint: Checkpoint) -> None:
-        import torch
-        import transformers
-
         self._functions = {function.name: function for function in contents.functions}
         self._facts = contents.facts
-        makers = {True: transformers.AutoModelForCausalLM, False: transformers.AutoModel}
-        maker = makers[contents.identity["task"] == GENERATE]
+        maker = "AutoModelForCausalLM" if contents.identity["task"] == GENERATE else "AutoModel"
         # The other implementations of experts want even sizes.
-        options = {"dtype": torch.float32, "experts_implementation": "eager"}
-        self._model = _loaded(maker, checkpoint, **options).eval()
+        self._model = load_model(maker, checkpoint, experts_implementation="eager")
 
     def entry(self, name: str) -> NamedGraph:
         """A function by name."""
@@ -119,6 +114,24 @@ def require(checkpoint: Checkpoint) -> None:
     import transformers
 
     _loaded(transformers.AutoConfig, checkpoint)
+
+
+def load_model(name: str, checkpoint: Checkpoint, **options: Any) -> Any:  # noqa: ANN401 - its own
+    """A class of transformers by name, loaded in float32 and ready to be called."""
+    import torch
+    import transformers
+
+    return _loaded(getattr(transformers, name), checkpoint, dtype=torch.float32, **options).eval()
+
+
+def call_model(model: Any, inputs: Mapping[str, Array], **options: Any) -> dict[str, Array]:  # noqa: ANN401
+    """Return the outputs that are tensors, by transformers' names for them."""
+    import torch
+
+    with torch.inference_mode():
+        tensors = {name: torch.from_numpy(array) for name, array in inputs.items()}
+        found = model(**tensors, **options).items()
+    return {name: value.numpy() for name, value in found if isinstance(value, torch.Tensor)}
 
 
 def _loaded(maker: Any, checkpoint: Checkpoint, **options: Any) -> Any:  # noqa: ANN401 - its own

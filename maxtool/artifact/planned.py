@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,6 +47,10 @@ class Planned:
     def kv_dtype(self) -> CacheType | None:
         """The type of keys and values in a decoder's cache; None for other models."""
         return None
+
+    def quick_reading(self) -> AbstractContextManager[None]:
+        """Have weights read as fast as they can be within; code may be compiled for that first."""
+        return nullcontext()
 
     def compare(self, folder: Path) -> PassedCheck:
         """Compare with the graphs in float64, or record what they give for another machine."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
+
+from numpy.typing import NDArray
 
 from maxtool.artifact.input_types import EntrySpec
 from maxtool.artifact.user_module import ModuleReference
@@ -16,7 +18,7 @@ from maxtool.quantization.scheme import Scheme
 DTYPES = (DType.float32, DType.float16, DType.bfloat16)
 
 
-Against: TypeAlias = Literal["graph", "transformers"]
+Against: TypeAlias = Literal["graph", "transformers", "onnxruntime"]
 CacheType: TypeAlias = DType | QuantizationEncoding
 
 
@@ -55,6 +57,8 @@ class Request(Options):
     batch: int = 1  # texts that a decoder continues side by side, each of its own length
     pooling: str | None = None  # how an encoder makes one vector of a text; its own way if None
     normalize: bool | None = None  # whether that vector is scaled to length 1; likewise
+    # Pixels of a side of the images; if None what the source's preprocessing makes.
+    image_size: int | None = None
     # What outputs are compared with: the graphs in float64, or the original model.
     against: Against = "graph"
     ignore: frozenset[str] = frozenset()  # keys of the configuration to pass over
@@ -76,10 +80,22 @@ class ModuleRequest(Options):
 
 
 @dataclass(frozen=True)
+class OnnxRequest(Options):
+    """One compilation of an ONNX model."""
+
+    source: Path  # the file
+    output: Path  # the folder to make
+    shapes: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)  # of inputs
+    fixed: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # inputs that are constants
+    against: Against = "graph"  # what outputs are compared with: the graph, or the model itself
+    origin: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class SaveRequest(Options):
     """Request to save what was compiled in this process."""
 
     output: Path
 
 
-Wanted: TypeAlias = Request | ModuleRequest | SaveRequest
+Wanted: TypeAlias = Request | ModuleRequest | OnnxRequest | SaveRequest

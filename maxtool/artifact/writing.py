@@ -41,7 +41,8 @@ def make(planned: Planned, progress: Progress = SilentProgress()) -> Report:  # 
     clock = StageClock()
     request, contents = planned.request, planned.contents
     progress.steps(machine_code.stages(contents.target) + (3 if request.check else 2))
-    with staged(request.output, folder=True, replace=request.force) as folder:
+    placed = staged(request.output, folder=True, replace=request.force)
+    with placed as folder, planned.quick_reading():
         kernels, digests, sources = _computed(contents, folder, clock, progress)
         described = _described(contents, folder, kernels)
         described["build"] = build_record.described(request, contents, sources)

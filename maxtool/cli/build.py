@@ -89,13 +89,17 @@ def build(
     contents = Contents(state.parent, state / "hashes.json", again=rehash)
     width = max(len(step.name) for step in steps)
     is_there = executor is not None and not dry_run
-    where = _on_cluster(out, ray_address, state.parent, jobs) if is_there else _here(state, jobs)
+    notes: dict[str, str] = {}
+    here = _here(state, jobs, notes)
+    where = _on_cluster(out, ray_address, state.parent, jobs) if is_there else here
     with _told_of_interrupts(out), where as (runner, limits), out.progress("building") as meter:
         work = Building(steps, kinds, contents, Records(state / "steps"), runner)
         meter.stage("building", len(steps), "target")
+        meter.detail = lambda: ", ".join(f"{name}: {line}" for name, line in sorted(notes.items()))
 
         def tell(outcome: Outcome) -> None:
             meter(1)
+            notes.pop(outcome.step.name, None)
             _tell(out, outcome, kinds, width)
 
         outcomes = work.run(limits, tell, force=force, dry_run=dry_run, keep_going=keep_going)
@@ -103,8 +107,13 @@ def build(
 
 
 @contextmanager
-def _here(state: Path, jobs: int | None) -> Iterator[tuple[Executor, Limits]]:
-    """Yield what runs steps on this machine, in processes that import the compiler once."""
+def _here(
+    state: Path, jobs: int | None, notes: dict[str, str]
+) -> Iterator[tuple[Executor, Limits]]:
+    """Yield what runs steps on this machine, in processes that import the compiler once.
+
+    ``notes`` has how far each step is.
+    """
     from multiprocessing import get_context
 
     from maxtool.build.building import Limits
@@ -112,7 +121,7 @@ def _here(state: Path, jobs: int | None) -> Iterator[tuple[Executor, Limits]]:
     from maxtool.cli.build_worker import run_step
 
     get_context("forkserver").set_forkserver_preload(["maxtool.cli.build_preload"])
-    yield Processes(state.parent, run_step), Limits(jobs or _cores(), _memory())
+    yield Processes(state.parent, run_step, notes.__setitem__), Limits(jobs or _cores(), _memory())
 
 
 @contextmanager

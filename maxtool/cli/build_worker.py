@@ -21,6 +21,7 @@ from maxtool.build.executor import Sent
 from maxtool.build.record import Records
 from maxtool.build.step import Step
 from maxtool.cli.interrupts import end_at_once
+from maxtool.cli.progress import listened
 from maxtool.errors import MaxtoolError
 from maxtool.files import sha256, staged
 from maxtool.files.content import Contents
@@ -38,7 +39,9 @@ def run_step(folder: Path, step: Step, sender: Connection) -> None:
     """Run a step, and send what came of it; all paths are relative to the folder."""
     end_at_once()
     _end_with_parent()
-    sender.send(_measured_run(folder, step))
+    with listened(sender.send):
+        sent = _measured_run(folder, step)
+    sender.send(sent)
 
 
 def run_on_node(step: Step, asked: Mapping[str, str]) -> Sent:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -20,8 +20,12 @@ from maxtool.cli.quantizing import QuantizeOptions
 from maxtool.errors import UsageError
 
 if TYPE_CHECKING:
-    from maxtool.artifact import Build, ModuleBuild, ModuleReference
+    from maxtool.artifact.onnx_build import OnnxBuild
+    from maxtool.cli.compile_report import AnyBuild
     from maxtool.sources import Source as NamedSource
+
+# What a source may be, in words.
+MODULE, CHECKPOINT, ONNX = "a module (FILE.py:NAME)", "a checkpoint", "an ONNX model"
 
 
 def compile(  # noqa: A001 - the command's name
@@ -31,7 +35,7 @@ def compile(  # noqa: A001 - the command's name
         typer.Argument(
             metavar="SOURCE",
             help="A Hugging Face folder, a safetensors, PyTorch or GGUF file, or its URL. Or a "
-            "module of yours, FILE.py:NAME: that file is executed.",
+            "module of yours, FILE.py:NAME: that file is executed. Or an ONNX model, FILE.onnx.",
         ),
     ],
     output: Annotated[
@@ -69,6 +73,22 @@ def compile(  # noqa: A001 - the command's name
             metavar="NAME=METHOD",
             help="Of a module: a function of the artifact, and the method that computes it; "
             "may be repeated. forward if absent.",
+        ),
+    ] = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shape",
+            metavar="NAME=SIZES",
+            help="Of an ONNX model: the shape of an input, 'input=batch,128'; a name is any size.",
+        ),
+    ] = None,
+    fix: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fix",
+            metavar="NAME=VALUE",
+            help="Of an ONNX model: an input that becomes a constant, in JSON or a .npy file.",
         ),
     ] = None,
     target: Annotated[
@@ -146,6 +166,14 @@ def compile(  # noqa: A001 - the command's name
             help="Scale that vector to length 1, or not; else its own.",
         ),
     ] = None,
+    image_size: Annotated[
+        int | None,
+        typer.Option(
+            "--image-size",
+            metavar="N",
+            help="Pixels of a side of the images; else what the model's preprocessing makes.",
+        ),
+    ] = None,
     check: Annotated[
         str | None,
         typer.Option(
@@ -193,10 +221,19 @@ def compile(  # noqa: A001 - the command's name
         "--quantize": quantized.quantize,
         "--pooling": pooling,
         "--normalize": normalize,
+        "--image-size": image_size,
         "--ignore-config": ignore_config,
         "--check transformers": against if against == "transformers" else None,
     }
-    _refuse(of_module if module is None else of_recipe, module)
+    of_onnx = {
+        "--shape": shape,
+        "--fix": fix,
+        "--check onnxruntime": against if against == "onnxruntime" else None,
+    }
+    is_onnx = module is None and recipe is None and options.is_onnx(source)
+    kind = ONNX if is_onnx else CHECKPOINT if module is None else MODULE
+    _refuse({MODULE: of_module, CHECKPOINT: of_recipe, ONNX: of_onnx}, kind)
+    _refuse({f"{MODULE} or {CHECKPOINT}": {"--dtype": dtype if is_onnx else None}}, kind)
     common: dict[str, Any] = {
         "output": options.local_output(output),
         "target": target,
@@ -219,6 +256,13 @@ def compile(  # noqa: A001 - the command's name
             **common,
         )
         finish(artifact.prepare_module(wanted))
+    elif is_onnx:
+        del common["dtype"]
+        finish(
+            _of_onnx(
+                options.source(out, source), shape or (), fix or (), common | {"against": against}
+            )
+        )
     else:
         request = artifact.Request(
             source=Path(source),
@@ -230,6 +274,7 @@ def compile(  # noqa: A001 - the command's name
             quantize=scheme,
             pooling=options.parse_pooling(pooling),
             normalize=normalize,
+            image_size=image_size,
             against=against,
             ignore=frozenset(ignore_config or ()),
             **common,
@@ -245,9 +290,22 @@ def compile(  # noqa: A001 - the command's name
         )
 
 
-def _make(
-    out: Output, build: Build | ModuleBuild, page: Page, *, if_changed: bool, dry_run: bool
-) -> None:
+def _of_onnx(
+    model: NamedSource, shape: Sequence[str], fix: Sequence[str], common: Mapping[str, Any]
+) -> OnnxBuild:
+    """Plan the compilation of an ONNX model; only here is the onnx package imported."""
+    from maxtool.artifact.input_values import parse_fixed, parse_shapes
+    from maxtool.artifact.onnx_build import prepare_onnx
+    from maxtool.artifact.request import OnnxRequest
+
+    shapes, fixed = parse_shapes(shape), parse_fixed(fix)
+    request = OnnxRequest(
+        source=model.path, shapes=shapes, fixed=fixed, origin=model.record, **common
+    )
+    return prepare_onnx(request)
+
+
+def _make(out: Output, build: AnyBuild, page: Page, *, if_changed: bool, dry_run: bool) -> None:
     """Tell the plan, and run it unless it is a dry run or nothing would change."""
     from maxtool import artifact
 
@@ -264,7 +322,7 @@ def _make(
     show(out, build, report)
 
 
-def _is_current(out: Output, build: Build | ModuleBuild) -> bool:
+def _is_current(out: Output, build: AnyBuild) -> bool:
     """Return whether the artifact that is there is what would be compiled."""
     from maxtool.artifact.current import is_current
 
@@ -273,7 +331,7 @@ def _is_current(out: Output, build: Build | ModuleBuild) -> bool:
 
 
 @contextmanager
-def _drawn(out: Output, build: Build | ModuleBuild, page: Page) -> Iterator[None]:
+def _drawn(out: Output, build: AnyBuild, page: Page) -> Iterator[None]:
     """Draw what the check in the block compares, also where that fails it."""
     if not page.wanted:
         yield
@@ -292,10 +350,9 @@ def _drawn(out: Output, build: Build | ModuleBuild, page: Page) -> Iterator[None
         out.warn("no output was compared on this machine, so there is no page")
 
 
-def _refuse(options: Mapping[str, object], module: ModuleReference | None) -> None:
-    """Refuse options that the other kind of source has."""
-    given = [name for name, value in options.items() if value is not None]
-    if given and module is None:
-        raise UsageError(f"{', '.join(given)}: for a module (FILE.py:NAME), not a checkpoint")
-    if given:
-        raise UsageError(f"{', '.join(given)}: for a checkpoint, not a module ({module})")
+def _refuse(options: Mapping[str, Mapping[str, object]], kind: str) -> None:
+    """Refuse options that other kinds of sources have."""
+    for meant, of_kind in options.items():
+        given = [name for name, value in of_kind.items() if value is not None]
+        if given and meant != kind:
+            raise UsageError(f"{', '.join(given)}: for {meant}, not {kind}")

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from maxtool.cli import units
 from maxtool.cli.output import Output
 
 if TYPE_CHECKING:
     from maxtool.artifact import Build, ModuleBuild, NamedGraph, Report
+    from maxtool.artifact.onnx_build import OnnxBuild
+
+    AnyBuild: TypeAlias = Build | ModuleBuild | OnnxBuild
 
 SCHEMA = "maxtool.compile/1"
 # How the sizes that an architecture tells are put into words.
@@ -19,24 +22,28 @@ SIZES = {"n_layers": "{} layers", "hidden_size": "hidden {}", "vocab_size": "voc
 
 # What to try, by an entry that says what kind of model it is.
 TRIALS = {"prefill": '--prompt "Once upon a time"', "embed": '--text "Once upon a time"'}
+IMAGE = "--image FILE"
 
 
-def summary(build: Build | ModuleBuild) -> str:
+def summary(build: AnyBuild) -> str:
     """One sentence on what the source is and how it is compiled."""
     from maxtool.artifact import Build
 
-    return _of_recipe(build) if isinstance(build, Build) else _of_module(build)
+    return _of_recipe(build) if isinstance(build, Build) else _of_functions(build)
 
 
-def _of_module(build: ModuleBuild) -> str:
+def _of_functions(build: ModuleBuild | OnnxBuild) -> str:
+    from maxtool.artifact import ModuleBuild
+
     contents = build.contents
     sizes = (math.prod(storage.shape) for storage in contents.storage.values())
     dtype = f", matrices in {_types_of(build)}" if contents.dtype or contents.encodings else ""
     entries = "; ".join(
         f"{function.name}: {_signature(function)}" for function in contents.functions
     )
+    kind = "module" if isinstance(build, ModuleBuild) else "ONNX model"
     return (
-        f"module {contents.identity['architecture']}: {units.count(sum(sizes))} parameters; "
+        f"{kind} {contents.identity['architecture']}: {units.count(sum(sizes))} parameters; "
         f"for {contents.target.label}{dtype}; {entries}"
     )
 
@@ -59,7 +66,7 @@ def _of_recipe(build: Build) -> str:
     )
 
 
-def _types_of(build: Build | ModuleBuild) -> str:
+def _types_of(build: AnyBuild) -> str:
     """Types of the matrices in words, the most bytes first."""
     from maxtool.artifact.weights import type_bytes
 
@@ -76,9 +83,7 @@ def _cache(build: Build) -> str:
     return f", cache in {build.kv_dtype.name} ({size}{texts})"
 
 
-def show(
-    out: Output, build: Build | ModuleBuild, report: Report | None, *, is_current: bool = False
-) -> None:
+def show(out: Output, build: AnyBuild, report: Report | None, *, is_current: bool = False) -> None:
     """The plan, what was done, or that nothing had to be, as data."""
     if out.json_mode:
         out.data(SCHEMA, {**_as_json(build, report), "up_to_date": is_current})
@@ -117,7 +122,7 @@ def _kernels(report: Report) -> Iterator[str]:
             yield f"{arch} {name}: {taken.registers} registers{shared}{memory}{spills}"
 
 
-def _invocation(build: Build | ModuleBuild) -> str:
+def _invocation(build: AnyBuild) -> str:
     """A first command for the artifact."""
     script = shlex.quote(str(build.request.output / "run.py"))
     contents = build.contents
@@ -127,6 +132,8 @@ def _invocation(build: Build | ModuleBuild) -> str:
         return f"python {script} --inputs x.npz --output y.npz{entry}"
     if not entries & TRIALS.keys():
         return f"python {script} --info"
+    if contents.identity["task"] == "image":
+        return f"python {script} {IMAGE if 'image' in contents.facts else '--info'}"
     if contents.tokenizer is None:
         return f"python {script} --ids 1,2,3"
     if "decode" in entries and "default" in contents.tokenizer.chat_templates:
@@ -134,7 +141,7 @@ def _invocation(build: Build | ModuleBuild) -> str:
     return f"python {script} {next(trial for entry, trial in TRIALS.items() if entry in entries)}"
 
 
-def _as_json(build: Build | ModuleBuild, report: Report | None) -> dict[str, object]:
+def _as_json(build: AnyBuild, report: Report | None) -> dict[str, object]:
     from maxtool.artifact.machine_code import described
     from maxtool.artifact.weights import type_bytes
 
@@ -161,25 +168,25 @@ def _as_json(build: Build | ModuleBuild, report: Report | None) -> dict[str, obj
     }
 
 
-def _source(build: Build | ModuleBuild, *, is_planned: bool) -> str | None:
+def _source(build: AnyBuild, *, is_planned: bool) -> str | None:
     """The path that was read; of a plan for what is not on this machine, its name."""
-    from maxtool.artifact import Build
+    from maxtool.artifact import ModuleBuild
 
-    source = build.request.source if isinstance(build, Build) else build.request.weights
+    source = build.request.weights if isinstance(build, ModuleBuild) else build.request.source
     name = build.contents.origin.get("name", source) if is_planned else source
     return None if name is None else str(name)
 
 
-def _reading(build: Build | ModuleBuild) -> dict[str, object]:
+def _reading(build: AnyBuild) -> dict[str, object]:
     """Describe how the source is read: by a recipe, or as a module declares it."""
-    from maxtool.artifact import Build
+    from maxtool.artifact import Build, ModuleBuild
 
     if isinstance(build, Build):
         return {"recipe": build.plan.recipe.name, "dialect": build.plan.dialect}
     return {
         "recipe": None,
         "dialect": None,
-        "module": str(build.request.module),
+        "module": str(build.request.module) if isinstance(build, ModuleBuild) else None,
         "entries": {entry.name: _types(entry) for entry in build.contents.functions},
     }
 

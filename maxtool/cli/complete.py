@@ -33,6 +33,23 @@ def mixes(incomplete: str) -> list[str]:
     return _beginning(mix_names(), incomplete)
 
 
+def glob_and(types: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
+    """Completes ``GLOB=`` to that with a type behind it."""
+
+    def complete(incomplete: str) -> list[str]:
+        glob, equals, begun = incomplete.rpartition("=")
+        return [f"{glob}={each}" for each in types(begun)] if equals else []
+
+    return complete
+
+
+def float_types(incomplete: str) -> list[str]:
+    """Completes to a floating-point type of elements."""
+    from maxtool.dtype import DType
+
+    return _beginning([dtype.value for dtype in DType if dtype.is_float()], incomplete)
+
+
 def stored_types(incomplete: str) -> list[str]:
     """Completes to a type that a tensor can be written as."""
     return _beginning(list(writable_types()), incomplete)

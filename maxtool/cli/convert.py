@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,7 +34,7 @@ def convert(
             "--output",
             "-o",
             metavar="PATH",
-            help="NAME.gguf, NAME.safetensors, NAME.npz, or a folder to make.",
+            help="NAME.gguf, NAME.safetensors, NAME.npz, or a folder to make; or such a URL.",
         ),
     ],
     to: Annotated[
@@ -78,34 +78,39 @@ def convert(
 ) -> None:
     """Rewrite a checkpoint as GGUF or as a Hugging Face folder, losing nothing not asked for."""
     from maxtool.conversion import request as asked
+    from maxtool.conversion.object_output import standing_in
 
     spread.check()
-    request = asked.Request(
-        source=Path(source),
-        output=options.local_output(output),
-        to=None if to is None else asked.parse_target(to),
-        recipe=None if recipe is None else options.local_recipe(recipe),
-        dtype=options.parse_dtype(dtype),
-        quantize=quantized.parsed(out),
-        force=force or checks.if_changed,
-        ignore=frozenset(ignore_config or ()),
-        name=name,
-        **files.parsed(),
-        **edits.parsed(out),
-        verify=checks.verify,
-        sha256=checks.sha256,
-        digests=out.json_mode or checks.if_changed,
-        in_shares=spread.is_asked,
-        jobs=jobs,
-    )
+    place = options.output_place(output, if_changed=checks.if_changed)
+    with ExitStack() as headers:
+        request = asked.Request(
+            source=Path(source),
+            output=place.path,
+            destination=place.destination,
+            to=None if to is None else asked.parse_target(to),
+            recipe=None if recipe is None else options.local_recipe(recipe),
+            dtype=options.parse_dtype(dtype),
+            quantize=quantized.parsed(out),
+            force=force or checks.if_changed,
+            ignore=frozenset(ignore_config or ()),
+            name=name,
+            **files.parsed(),
+            **edits.parsed(out, headers if dry_run else None),
+            verify=checks.verify,
+            sha256=checks.sha256,
+            digests=out.json_mode or checks.if_changed,
+            in_shares=spread.is_asked,
+            jobs=jobs,
+        )
 
-    def work(brought: NamedSource) -> None:
-        known = replace(request, source=brought.path, origin=brought.record)
-        _convert(out, known, spread, dry_run=dry_run, if_changed=checks.if_changed)
+        def work(brought: NamedSource) -> None:
+            known = replace(request, source=brought.path, origin=brought.record)
+            _convert(out, known, spread, dry_run=dry_run, if_changed=checks.if_changed)
 
-    options.with_source(
-        out, source, work, request.output, force=request.force, headers_alone=dry_run
-    )
+        request = headers.enter_context(standing_in(request))
+        options.with_source(
+            out, source, work, request.output, force=request.force, headers_alone=dry_run
+        )
 
 
 def _convert(
@@ -125,7 +130,7 @@ def _convert(
     if dry_run:
         _show(out, way, None)
         return
-    with _telling_what_is_kept(out, way), out.progress(way.label, way.planned.nbytes) as meter:
+    with _telling_what_is_kept(out, way), out.progress(way.label, way.told) as meter:
         report = way.run(meter)
     if earlier is not None and way.is_whole:
         with out.progress("noting what it was made of") as meter:
@@ -173,7 +178,7 @@ def _show_current(out: Output, planned: Conversion) -> None:
     if out.json_mode:
         out.data(SCHEMA, {**_as_json(planned, None), "up_to_date": True, "share": None})
     else:
-        out.say(f"{planned.request.output}: up to date")
+        out.say(f"{planned.request.shown}: up to date")
 
 
 def _show(out: Output, way: Way, report: Report | None) -> None:
@@ -209,16 +214,16 @@ def _named_share(way: Way) -> str:
     from maxtool.weights.names import first_of
 
     files = first_of([file.name for file in way.planned.layout.files], 3) or "nothing"
-    return f"share {way.share} of {way.planned.request.output}, {files}"
+    return f"share {way.share} of {way.planned.request.shown}, {files}"
 
 
 def _named(planned: Conversion) -> str:
     """The output, or the first of its files and how many more there are."""
-    output, layout = planned.request.output, planned.layout
+    shown, layout = planned.request.shown, planned.layout
     if layout.replaced is None or len(layout.parts) == 1:
-        return str(output)
+        return shown
     more = units.plural(len(layout.parts) - 1, "more file")
-    return f"{output.with_name(layout.entry)} and {more}"
+    return f"{shown.removesuffix(planned.request.output.name)}{layout.entry} and {more}"
 
 
 def _source(planned: Conversion, *, is_planned: bool) -> str:
@@ -231,7 +236,7 @@ def _as_json(planned: Conversion, report: Report | None) -> dict[str, Any]:
     return {
         "source": _source(planned, is_planned=report is None),
         "origin": planned.request.origin or None,
-        "output": str(planned.request.output),
+        "output": planned.request.shown,
         "format": planned.request.target,
         "recipe": planned.recipe.name if planned.recipe else None,
         "dry_run": report is None,

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maxtool.cli import options, sizes
+from maxtool.cli import complete, options, sizes
 from maxtool.errors import UsageError
 
 if TYPE_CHECKING:
+    from contextlib import ExitStack
+
     from maxtool.cli.output import Output
     from maxtool.dtype import DType
 
@@ -82,7 +84,13 @@ class EditOptions:
         Texts, _texts("--rename", "OLD=NEW", "Rename dotted segments; * is any one.")
     ] = None
     cast: Annotated[
-        Texts, _texts("--cast", "GLOB=TYPE", "Element type of these tensors; the last counts.")
+        Texts,
+        typer.Option(
+            "--cast",
+            metavar="GLOB=TYPE",
+            help="Element type of these tensors; the last counts.",
+            autocompletion=complete.glob_and(complete.float_types),
+        ),
     ] = None
     set_: Annotated[Texts, _texts("--set", "KEY=VALUE", "Set a key of the metadata.")] = None
     remove: Annotated[Texts, _texts("--remove", "KEY", "Remove a key of the metadata.")] = None
@@ -108,8 +116,11 @@ class EditOptions:
         options.flag("--allow-nonfinite", help="Cast NaN, infinities and what becomes infinite."),
     ] = False
 
-    def parsed(self, out: Output) -> dict[str, Any]:
-        """The fields of a request that these options say; what they name is brought."""
+    def parsed(self, out: Output, headers: ExitStack | None = None) -> dict[str, Any]:
+        """The fields of a request that these options say; what they name is brought.
+
+        Of a base model only the header is, where ``headers`` keeps it while it is needed.
+        """
         from maxtool.conversion.edit_request import MetadataEdits, TensorEdits
 
         for option, texts in self._texts.items():
@@ -128,7 +139,7 @@ class EditOptions:
             "edits": edits,
             "metadata": metadata,
             "adapter": options.source_path(out, self.merge_lora),
-            "base": options.source_path(out, self.base, "configuration"),
+            "base": options.configuration_path(out, self.base, headers),
             "plain": self.no_recipe,
             "allow_nonfinite": self.allow_nonfinite,
         }

@@ -76,12 +76,16 @@ def _names(model: LanguageModel, named: str | None, *, head: bool) -> dict[str, 
     from maxtool.evaluation.column_squares import candidates
     from maxtool.recipe import load_recipe
     from maxtool.recipe.matrix_names import weighed_matrices
+    from maxtool.recipe.recipe_files import recipe_names
 
-    recipe = named or model.loaded.manifest.root.get("recipe")
-    if not isinstance(recipe, str):
+    recipe, own = named, model.loaded.manifest.root.get("recipe")
+    if recipe is None and not isinstance(own, str):
         what = "the model was not compiled by a recipe, which would know GGUF's names"
         raise ModelMismatch(what, file=model.folder, hint="name one with --recipe")
-    return weighed_matrices(load_recipe(recipe), candidates(model.loaded), head=head)
+    if recipe is None and own not in recipe_names():
+        what = f"the model was compiled by the recipe {own!r:.80}, which maxtool does not come with"
+        raise ModelMismatch(what, file=model.folder, hint="name its file with --recipe")
+    return weighed_matrices(load_recipe(recipe or str(own)), candidates(model.loaded), head=head)
 
 
 def _ids(model: LanguageModel, text: Path | None, tokens: Path | None) -> NDArray[np.int64]:

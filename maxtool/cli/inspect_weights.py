@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maxtool.cli import options, units
-from maxtool.cli.inspect import as_json, difference, overview, payloads
+from maxtool.cli.inspect import as_json, difference, graph_table, overview, payloads
 from maxtool.cli.output import Output
 from maxtool.cli.pages.page_file import Page
 from maxtool.errors import NegativeAnswer, UsageError
@@ -31,6 +31,9 @@ def inspect_weights(
     ],
     metadata: Annotated[
         bool, options.flag("--metadata", help="Show the file's key/values and its config.json too.")
+    ] = False,
+    graph: Annotated[
+        bool, options.flag("--graph", help="Of an ONNX model: its operators, inputs and outputs.")
     ] = False,
     flat: Annotated[bool, options.flag("--flat", help="One line per tensor, no tree.")] = False,
     depth: Annotated[
@@ -76,12 +79,14 @@ def inspect_weights(
     if page.wanted:
         _draw(inspections[0], page)
     if out.json_mode:
-        _print_json(out, inspections, metadata=metadata)
+        _print_json(out, inspections, metadata=metadata, graph=graph)
         return
     for index, inspection in enumerate(inspections):
         if index:
             out.text("")
         _show(out, inspection, flat=flat, depth=depth, metadata=metadata)
+        if graph:
+            graph_table.show(out, graph_table.described(inspection.opened))
 
 
 def _open(out: Output, path: str) -> OpenedCheckpoint:
@@ -110,13 +115,17 @@ def _draw(inspection: Inspection, page: Page) -> None:
     page.write(inspect_page.page(inspection))
 
 
-def _print_json(out: Output, inspections: list[Inspection], *, metadata: bool) -> None:
+def _print_json(out: Output, inspections: list[Inspection], *, metadata: bool, graph: bool) -> None:
     from maxtool.recipe import recognise
 
     reports = [
         as_json.report(inspection, recognise(inspection.opened.checkpoint), metadata=metadata)
         for inspection in inspections
     ]
+    if graph:
+        for inspection, report in zip(inspections, reports, strict=True):
+            described = graph_table.described(inspection.opened)
+            report["graph"] = graph_table.as_json(described)
     if len(reports) == 1:
         out.data(SCHEMA, reports[0])
     else:

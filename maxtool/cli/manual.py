@@ -31,6 +31,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "maxtool compile llama.gguf -o llama --target cpu:x86-64-v3",
         "maxtool compile hf://ORG/MODEL -o model",
         "maxtool compile Llama-3.2-1B -o llama --target cuda:sm_80,sm_90",
+        "maxtool compile net.onnx -o net --shape input=batch,3,224,224 --check",
         "maxtool compile f.py:MLP --weights f.npz --input 'x=int8[n,4]' -o mlp",
     ),
     "build": (

@@ -8,7 +8,7 @@ from typing import Any
 
 from typer.core import TyperCommand
 
-CHECKS = ("graph", "transformers")
+CHECKS = ("graph", "transformers", "onnxruntime")
 VALUES: Mapping[str, Sequence[str]] = {"--check": CHECKS}
 """The values of such options; the first one is meant where none follows."""
 

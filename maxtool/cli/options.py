@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import typer
 
@@ -14,9 +14,12 @@ from maxtool.cli.optional_values import CHECKS
 from maxtool.errors import UsageError
 
 if TYPE_CHECKING:
+    from contextlib import ExitStack
+
     from maxtool.artifact.request import Against, CacheType
     from maxtool.cli.output import Output
     from maxtool.dtype import DType
+    from maxtool.object_storage import Destination
     from maxtool.sources import Needed
     from maxtool.sources import Source as NamedSource
 
@@ -147,6 +150,21 @@ def source_path(out: Output, text: str | None, needed: Needed = "model") -> Path
     return None if text is None else source(out, text, needed=needed).path
 
 
+def configuration_path(
+    out: Output, text: str | None, headers: ExitStack | None = None
+) -> Path | None:
+    """The path of a model of which the configuration is needed; None stays.
+
+    That of a GGUF file is in its header, which alone is brought where ``headers`` keeps it.
+    """
+    from maxtool import sources
+
+    if text is None or headers is None or not text.lower().endswith(".gguf"):
+        return source_path(out, text, "configuration")
+    outline = headers.enter_context(sources.outlined(text, out.progress))
+    return source_path(out, text) if outline is None else outline.path
+
+
 def check_not_code(text: str) -> None:
     """Refuse code behind a URL, which would be executed."""
     from maxtool.urls import is_url
@@ -154,6 +172,11 @@ def check_not_code(text: str) -> None:
     if is_url(text) and CODE.search(text):
         what = "a module is executed, and so it is read from a path of this machine alone"
         _refuse_url(text, what, "download it, look at it, and give the path here")
+
+
+def is_onnx(text: str) -> bool:
+    """Return whether a user's source is an ONNX model, by its name."""
+    return text.lower().endswith(".onnx")
 
 
 def local_recipe(text: str) -> str:
@@ -165,11 +188,34 @@ def local_recipe(text: str) -> str:
 def local_output(text: str) -> Path:
     """The path that a user names to be written."""
     hint = "write it to a path of this machine, and copy it from there"
-    _refuse_url(text, "outputs are not written to URLs", hint)
+    _refuse_url(text, "only maxtool convert writes to URLs, of object stores", hint)
     if text == "-":
         hint = "name a file or folder; ./- is one of that name"
         raise UsageError("the output cannot be written to stdout", hint=hint)
     return Path(text)
+
+
+class Place(NamedTuple):
+    """Place of an output: a path, and a name in an object store if it goes there."""
+
+    path: Path
+    destination: Destination | None = None
+
+
+def output_place(text: str, *, if_changed: bool = False) -> Place:
+    """The place that a user names to be written, on this machine or in an object store."""
+    from maxtool.object_storage import Destination
+    from maxtool.urls import is_url, local_path
+
+    path = local_path(text) if is_url(text) else None
+    if path is not None or not is_url(text):
+        return Place(local_output(text if path is None else str(path)))
+    destination = Destination.parse(text)
+    if if_changed:
+        what = "--if-changed compares what is on this machine, and the output is elsewhere"
+        hint = "leave it out, and pass --force to replace the output"
+        raise UsageError(what, file=destination.shown, hint=hint)
+    return Place(Path(destination.name), destination)
 
 
 def _refuse_url(text: str, what: str, hint: str) -> None:
@@ -197,7 +243,8 @@ def parse_check(text: str) -> Against:
     if text not in CHECKS:
         from maxtool.weights.names import did_you_mean
 
-        what = f"--check takes {' or '.join(CHECKS)}, not {text!r:.80}"
+        *others, last = CHECKS
+        what = f"--check takes {', '.join(others)} or {last}, not {text!r:.80}"
         raise UsageError(what, hint=did_you_mean(text[:80], CHECKS))
     return cast("Against", text)
 

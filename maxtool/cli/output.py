@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from maxtool.cli.progress import Meter, shown
+from maxtool.cli.progress import Meter, shown, unseen
 from maxtool.errors import MaxtoolError
 
 if TYPE_CHECKING:
@@ -104,7 +104,8 @@ class Output:
         meter = Meter()
         meter.stage(label, total)
         if self.quiet or self.json_mode:
-            yield meter
+            with unseen(meter):
+                yield meter
             return
         width = (lambda: self.stderr.width) if sys.stderr.isatty() else None
         with shown(meter, sys.stderr, width):

@@ -12,13 +12,21 @@ from maxtool.cli import text, units
 
 # Seconds between two drawings on a terminal, and between two lines elsewhere.
 OFTEN, SELDOM = 0.1, 10.0
+# And between two lines that a process of a build sends to the one that shows them.
+SENT = 1.0
 LONGEST_BAR, SHORTEST_BAR = 40, 8
 DONE, LEFT = "━", "─"
 CLEAR = "\r\x1b[K"
 
 
 class Meter:
-    """State of progress, by a clock in seconds: the stage, and how much of it is done."""
+    """State of progress, by a clock in seconds: the stage, and how much of it is done.
+
+    Attributes:
+        detail: Tells what is done at the moment, where the stage does not say it.
+    """
+
+    detail: Callable[[], str] | None = None
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -54,13 +62,13 @@ class Meter:
     def line(self) -> str:
         """Stage, share and time: ``[4/5] writing weights 45% of 2.00 GiB 00:20``."""
         share = f" {self._percent} of {self._counted(self._total)}" if self._total else ""
-        return f"{self._title}{share} {self._time}"
+        return f"{self._title}{share} {self._time}{self._detail}"
 
     def drawn(self, width: int) -> str:
         """The line for a terminal: never wider than it is, with a bar where there is room."""
         facts = [self._percent, self._amount, self._pace] if self._total else []
         right = "  ".join(filter(None, [*facts, self._time]))
-        left = text.elided(self._title, max(width - len(right) - 2, 1))
+        left = text.elided(f"{self._title}{self._detail}", max(width - len(right) - 2, 1))
         room = min(width - text.width(left) - len(right) - 4, LONGEST_BAR)
         parts = [left, self._bar(room)] if self._total and room >= SHORTEST_BAR else [left]
         return text.elided("  ".join([*parts, right]), width)
@@ -68,6 +76,11 @@ class Meter:
     @property
     def _title(self) -> str:
         return f"[{self._step}/{self._steps}] {self._name}" if self._steps else self._name
+
+    @property
+    def _detail(self) -> str:
+        told = self.detail() if self.detail is not None else ""
+        return f"  {told}" if told else ""
 
     @property
     def _time(self) -> str:
@@ -125,24 +138,62 @@ def _clock(duration: float) -> str:
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes:02}:{seconds:02}"
 
 
+# What is given the lines of meters that nobody shows here.
+_listeners: list[Callable[[str], None]] = []
+
+
+@contextmanager
+def listened(listener: Callable[[str], None]) -> Iterator[None]:
+    """Give the lines of meters that are not shown to a function while the block runs."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.pop()
+
+
+@contextmanager
+def unseen(meter: Meter) -> Iterator[None]:
+    """Tell who listens of a meter while the block runs."""
+    if not _listeners:
+        yield
+        return
+    listener = _listeners[-1]
+    with _each(SENT, lambda: listener(meter.line())):
+        yield
+
+
 @contextmanager
 def shown(meter: Meter, stream: TextIO, width: Callable[[], int] | None) -> Iterator[None]:
     """Show a meter while the block runs; ``width`` is that of a terminal, None elsewhere."""
-    ended = threading.Event()
 
     def show() -> None:
-        while not ended.wait(SELDOM if width is None else OFTEN):
-            line = f"{meter.line()}\n" if width is None else f"{CLEAR}{meter.drawn(width() - 1)}"
-            stream.write(line)
+        line = f"{meter.line()}\n" if width is None else f"{CLEAR}{meter.drawn(width() - 1)}"
+        stream.write(line)
+        stream.flush()
+
+    try:
+        with _each(SELDOM if width is None else OFTEN, show):
+            yield
+    finally:
+        if width is not None:
+            stream.write(CLEAR)
             stream.flush()
 
-    thread = threading.Thread(target=show, daemon=True)
+
+@contextmanager
+def _each(seconds: float, work: Callable[[], None]) -> Iterator[None]:
+    """Do some work again and again in a thread, while the block runs."""
+    ended = threading.Event()
+
+    def repeat() -> None:
+        while not ended.wait(seconds):
+            work()
+
+    thread = threading.Thread(target=repeat, daemon=True)
     thread.start()
     try:
         yield
     finally:
         ended.set()
         thread.join()
-        if width is not None:
-            stream.write(CLEAR)
-            stream.flush()

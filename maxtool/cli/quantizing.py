@@ -38,6 +38,7 @@ class QuantizeOptions:
             metavar="GLOB=TYPE",
             help="With --quantize: another type for GGUF tensors of such names; may be repeated, "
             "the last that matches counts.",
+            autocompletion=complete.glob_and(complete.stored_types),
         ),
     ] = None
     output_tensor_type: Annotated[

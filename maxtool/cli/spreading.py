@@ -30,12 +30,19 @@ class Way:
         run: What writes it, and tells a meter of bytes.
         label: What is done, while it is.
         share: Which share that is, or ``finish``; empty where it is all.
+        nbytes: The bytes that the meter is told; those of the output if it is None.
     """
 
     planned: Conversion
     run: Callable[[Meter], Report]
     label: str = "converting"
     share: str = ""
+    nbytes: int | None = None
+
+    @property
+    def told(self) -> int:
+        """Return the bytes that the meter is told."""
+        return self.planned.nbytes if self.nbytes is None else self.nbytes
 
     @property
     def is_whole(self) -> bool:
@@ -96,12 +103,16 @@ class SpreadOptions:
         """The way in which a conversion is run that these options ask for."""
         from maxtool import conversion
         from maxtool.conversion import shares
+        from maxtool.conversion.part_places import folder_of
 
         if self.executor is not None:
             return Way(planned, lambda meter: self._on_cluster(out, planned, meter))
+        if self.shards is None and planned.request.destination is not None:
+            both = 2 * planned.nbytes  # made, and sent
+            return Way(planned, lambda meter: shares.write_all(planned, meter, meter), nbytes=both)
         if self.shards is None:
             return Way(planned, lambda meter: conversion.convert(planned, meter))
-        folder = shares.folder_of(planned)
+        folder = folder_of(planned)
         if self.shards == FINISH:
             shares.check_parts_of(planned, folder)
             return Way(
@@ -119,8 +130,9 @@ class SpreadOptions:
         from maxtool.cluster import Tasks, connected
         from maxtool.cluster.conversion import write_on
         from maxtool.conversion import shares
+        from maxtool.conversion.part_places import folder_of
 
-        folder = shares.folder_of(planned)
+        folder = folder_of(planned)
         meter.steps(2)
         meter.stage("converting", planned.nbytes)
         with connected(self.ray_address):

@@ -35,7 +35,7 @@ REFUSED = ("has no spelling in gguf",)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("dialect", ["hf", "gguf"])
 @pytest.mark.parametrize("model_type", FAMILIES)
-@settings(max_examples=5, suppress_health_check=[*HealthCheck])
+@settings(max_examples=2, suppress_health_check=[*HealthCheck])
 @given(data=st.data())
 def test_the_same_as_transformers(
     torch: Any, model_type: str, dialect: str, data: st.DataObject

@@ -125,8 +125,8 @@ def test_one_json_object(folder: Path, model: loader.Model, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        ([], 2, "give one of --text, --file, --ids"),
-        (["--text", "x", "--ids", "1"], 2, "give one of --text, --file, --ids"),
+        ([], 2, "give one of --text, --file, --image"),
+        (["--text", "x", "--ids", "1"], 2, "give one of --text, --file, --image"),
         (["--ids", "one"], 2, "--ids takes integers"),
         (
             ["--file", "/nowhere"],

@@ -15,9 +15,10 @@ from maxtool.artifact.matrix_types import MatrixType
 from maxtool.artifact.weights import type_bytes
 from maxtool.cli.app import app
 from maxtool.compiler.quantized_layout import LAYOUTS
+from maxtool.compiler.quantizers import compiled_quantizers
 from maxtool.dtype import DType
 from maxtool.errors import UsageError
-from maxtool.quantization import QuantizationEncoding, quantize
+from maxtool.quantization import QuantizationEncoding, acceleration, codec, quantize
 from maxtool.quantization.codec import ENCODABLE
 from maxtool.quantization.scheme import FALLBACKS, Scheme
 from tests.artifact.quantized_files import SAMPLE, planned, sample_gguf
@@ -135,3 +136,32 @@ def test_what_gguf_cannot_say_is_quantized_too(name: str, tmp_path: Path) -> Non
     """Names and shapes decide the types, not whether a file could be written."""
     build = planned(DATA / name, tmp_path / "out", quantize=Scheme.named("Q8_0"))
     assert build.contents.encodings or any("not whole Q8_0 blocks" in n for n in build.notes)
+
+
+def test_the_bytes_of_compiled_quantizers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quantize every weight on its way by compiled code, which is there before it is asked for."""
+    build = planned(SAMPLE, tmp_path / "out", quantize=pure(E.Q4_0))
+    names = [name for name, chosen in build.types.items() if chosen.encoding is E.Q4_0]
+    expected = [build.contents.read(name).data for name in names]
+    monkeypatch.setattr(codec, "WORTHWHILE", {True: 1, False: 1})
+    asked: list[bool] = []
+
+    def quantizer(*what: object) -> object:
+        found = compiled_quantizers.quantizer(*what)
+        asked.append(found is not None)
+        return found
+
+    monkeypatch.setattr(acceleration, "_registered", [quantizer])
+    with build.quick_reading():
+        assert asked == [True]
+        actual = [build.contents.read(name).data for name in names]
+    assert asked == [True] * (1 + len(names))
+    for one, other in zip(actual, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_little_is_quantized_by_numpy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acceleration, "_registered", [lambda *_: pytest.fail("it was asked for")])
+    build = planned(SAMPLE, tmp_path / "out", quantize=pure(E.Q4_0))
+    with build.quick_reading():
+        build.contents.read(next(name for name, chosen in build.types.items() if chosen.encoding))

@@ -71,8 +71,8 @@ def use(folder: Path) -> dict[str, Any]:
 FORWARD: Keys = ("entries", "forward")
 STATE = [{"name": "cache", "dtype": "float32", "shape": ["n", 4]}]
 REFUSED: dict[str, tuple[Keys, object, str]] = {
-    "state": ((*FORWARD, "state"), True, "there is no task, and state"),
-    "a buffer": (("state",), STATE, "there is no task, and state"),
+    "state": ((*FORWARD, "state"), True, "there is no text, and state"),
+    "a buffer": (("state",), STATE, "there is no text, and state"),
     "a task": (("task",), "embed", "whose values have no limit"),
     "another task": (("task",), "classify", "'task' is 'classify'"),
     "no entries": (("entries",), [], "'entries' is missing or wrong"),

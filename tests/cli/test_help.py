@@ -69,6 +69,11 @@ COMPLETED = {
     "compile --quantize Q4_K": ["Q4_K", "Q4_K_M", "Q4_K_S"],
     "convert --output-tensor-type BF": ["BF16"],
     "convert --to s": ["safetensors"],
+    "convert --cast": ["--cast"],
+    "convert --cast '*.norm.weight=bf": ["*.norm.weight=bfloat16"],
+    "convert --cast '*.norm.weight": [],
+    "convert x --tensor-type '*a=b*=Q8": ["*a=b*=Q8_0"],
+    "compile --tensor-type '*=B": ["*=BF16"],
     "compile --po": ["--pooling"],
     "compile --pooling m": ["mean", "max"],
     "compile --kv-dtype f": ["float32", "float16"],
@@ -98,7 +103,7 @@ def test_completion_in_bash(tmp_path: Path) -> None:
     program.chmod(0o755)
     script = (
         "source <(_MAXTOOL_COMPLETE=source_bash maxtool)\n"
-        "COMP_WORDS=(maxtool recipes show olm) COMP_CWORD=3\n"
+        "COMP_WORDS=(maxtool recipes show smol) COMP_CWORD=3\n"
         "_maxtool_completion maxtool\n"
         'echo "${COMPREPLY[@]}"\n'
     )
@@ -107,4 +112,4 @@ def test_completion_in_bash(tmp_path: Path) -> None:
     done = subprocess.run(
         ["bash", "-c", script], capture_output=True, text=True, env=environment, check=True
     )
-    assert done.stdout == "olmo2\n", done.stderr
+    assert done.stdout == "smollm3\n", done.stderr

@@ -37,7 +37,7 @@ def server(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     constants = pytest.importorskip("huggingface_hub.constants")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_TOKEN", "hf_sesame")
-    monkeypatch.setattr("maxtool.sources.patience.WAITS", (0.0, 0.0))
+    monkeypatch.setattr("maxtool.weights.remote.patience.WAITS", (0.0, 0.0))
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     with serve_hub(model) as running:
         monkeypatch.setattr(constants, "ENDPOINT", running.url)

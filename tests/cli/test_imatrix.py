@@ -81,7 +81,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], int, str]] = {
     "no tokenizer": (("decoder", "text.txt"), 4, "this artifact has no tokenizer"),
     "a short text": (("decoder", "--tokens", "ids.npy", "--windows", "0"), 2, "0 windows"),
     "a large window": (("decoder", "--tokens", "ids.npy", "--context", "65"), 4, "holds 64 tokens"),
-    "no recipe": (("table", "text.txt"), 2, "there is no recipe 'none'"),
+    "no recipe": (("table", "text.txt"), 4, "the recipe 'none', which maxtool does not come with"),
     "no matrices": (("table", "text.txt", "--recipe", "llama"), 4, "it has no matrices"),
     "another recipe": (("table", "text.txt", "--recipe", "lama"), 2, "there is no recipe"),
     "no file": (("decoder", "--tokens", "nowhere.npy"), 3, "nowhere.npy"),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +14,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from maxtool.cli.app import app
-from maxtool.errors import ChangedFile
-from maxtool.sources.announced import announced
+from maxtool.errors import ChangedFile, TransferFailed
+from maxtool.weights.remote.announced import announced
 from maxtool.weights.remote.filesystem import FilesystemStore
+from tests.cli.s3_server import BUCKET, serving
 
 fsspec = pytest.importorskip("fsspec")
 MODEL = Path(__file__).resolve().parents[1] / "data" / "tiny-llama"
@@ -24,7 +28,7 @@ WEIGHTS = "model.safetensors"
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MAXTOOL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("maxtool.sources.patience.WAITS", (0.0, 0.0))
+    monkeypatch.setattr("maxtool.weights.remote.patience.WAITS", (0.0, 0.0))
     return tmp_path / "cache"
 
 
@@ -168,24 +172,11 @@ def test_settings_that_a_filesystem_misses(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.fixture(scope="module")
 def s3() -> Iterator[Any]:
     """A client of a server on this machine, which has a bucket with a model."""
-    pytest.importorskip("s3fs")
-    server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-        patch.setenv("AWS_ACCESS_KEY_ID", "sesame")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "sesame")
-        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        import boto3
-
-        client = boto3.client("s3")
-        client.create_bucket(Bucket="bucket")
+    with serving() as client:
         for path in MODEL.iterdir():
             if path.is_file():
-                client.put_object(Bucket="bucket", Key=f"llama/{path.name}", Body=path.read_bytes())
+                client.put_object(Bucket=BUCKET, Key=f"llama/{path.name}", Body=path.read_bytes())
         yield client
-    server.stop()
 
 
 @pytest.mark.peers
@@ -262,3 +253,27 @@ def test_the_checksums_that_objects_are_stored_with(s3: Any) -> None:
         told = FilesystemStore().describe("s3://bucket/x")
         assert announced(told.headers, b"", 1) is not None
         assert told.headers[name]
+
+
+@pytest.mark.peers
+@pytest.mark.usefixtures("s3")
+def test_a_read_that_waits_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    from s3fs import S3FileSystem
+
+    waits = threading.Event()
+
+    async def wait(*_: object, **__: object) -> bytes:
+        waits.set()
+        await asyncio.sleep(600)
+        return b""
+
+    monkeypatch.setattr(S3FileSystem, "_cat_file", wait)
+    S3FileSystem.clear_instance_cache()
+    store, url = FilesystemStore(), f"s3://bucket/llama/{WEIGHTS}"
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(store.read, url, 0, 10)
+        assert waits.wait(60)
+        store.stop()
+        with pytest.raises(TransferFailed):
+            reading.result(60)
+    S3FileSystem.clear_instance_cache()

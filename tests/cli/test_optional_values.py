@@ -35,13 +35,13 @@ def test_a_value_is_taken_if_it_is_one(given: str, meant: str) -> None:
 def test_another_value_is_refused() -> None:
     result = CliRunner().invoke(app, ["compile", "source", "-o", "out", "--check=numpy"])
     assert result.exit_code == 2
-    assert "--check takes graph or transformers, not 'numpy'" in result.stderr
+    assert "--check takes graph, transformers or onnxruntime, not 'numpy'" in result.stderr
 
 
 def test_a_mistyped_value_is_told_of() -> None:
     result = CliRunner().invoke(app, ["compile", "source", "-o", "out", "--check", "tranformers"])
     assert result.exit_code == 2
-    assert "--check takes graph or transformers, not 'tranformers'" in result.stderr
+    assert "--check takes graph, transformers or onnxruntime, not 'tranformers'" in result.stderr
     assert "did you mean 'transformers'?" in result.stderr
 
 
@@ -59,4 +59,4 @@ def test_shells_complete_the_values() -> None:
     }
     command = [sys.executable, "-c", "from maxtool.cli.app import app; app(prog_name='maxtool')"]
     done = subprocess.run(command, env={**os.environ, **asked}, capture_output=True, text=True)
-    assert done.stdout.split() == ["graph", "transformers"]
+    assert done.stdout.split() == ["graph", "transformers", "onnxruntime"]

@@ -16,7 +16,7 @@ from rich.cells import cell_len
 from maxtool import artifact
 from maxtool.cli import progress
 from maxtool.cli.output import Output
-from maxtool.cli.progress import CLEAR, Meter, shown
+from maxtool.cli.progress import CLEAR, Meter, listened, shown
 from maxtool.cli.text import elided
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -189,3 +189,27 @@ def test_a_compilation_counts_every_byte_once(tmp_path: Path) -> None:
         source = sum((MODEL / name).stat().st_size for name in read)
         weights = (tmp_path / "out" / "weights.bin").stat().st_size
         assert [nbytes for _, nbytes, _ in told.stages] == [0, 0, 0, weights, source, 0]
+
+
+def test_who_listens_hears_of_what_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "SENT", 0.001)
+    heard: list[str] = []
+    monkeypatch.setattr(progress.Meter, "_time", "00:00")
+    told = "bringing 25% of 4.00 MiB 00:00"
+    with listened(heard.append), Output(quiet=True).progress("bringing", 4 * MIB) as advance:
+        advance(MIB)
+        end = time.monotonic() + 60
+        while heard[-1:] != [told] and time.monotonic() < end:
+            time.sleep(0.001)
+    assert told in heard
+    count = len(heard)
+    with Output(quiet=True).progress("bringing"):
+        time.sleep(0.01)
+    assert len(heard) == count
+
+
+def test_a_stage_with_details() -> None:
+    result, _ = meter(("building", 0))
+    result.detail = lambda: "x: converting 25%"
+    assert result.line() == "building 00:00  x: converting 25%"
+    assert result.drawn(60) == "building  x: converting 25%  00:00"

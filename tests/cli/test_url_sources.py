@@ -41,7 +41,7 @@ def model(tmp_path: Path) -> Path:
 def server(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MAXTOOL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("maxtool.sources.patience.WAITS", (0.0, 0.0))
+    monkeypatch.setattr("maxtool.weights.remote.patience.WAITS", (0.0, 0.0))
     with serve(model.parent, tagged) as running:
         yield running
 
@@ -422,6 +422,24 @@ def test_a_dry_run_reads_headers(
     assert told["source"] == f"{server.url}/model{path}"
     assert not [blob for blob in (tmp_path / "cache").rglob("blobs/*") if is_weights(blob)]
     assert server.sent < (MODEL / WEIGHTS).stat().st_size // 2
+
+
+def test_a_dry_run_reads_the_header_of_a_base_model(
+    server: Server, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("maxtool.weights.remote.headers.FIRST_BYTES", 1 << 12)
+    base, adapter = model / "base.gguf", str(MODEL.parent / "lora" / "patterns")
+    assert run("convert", str(MODEL), "-o", str(base)).exit_code == 0
+    command = ["convert", adapter, "-o", "out.gguf", "--json", "--base"]
+    sent = server.sent
+    planned = run(*command, f"{server.url}/model/base.gguf", "--dry-run")
+    assert planned.exit_code == 0, planned.output
+    assert server.sent - sent < base.stat().st_size // 2
+    whole = run(*command, f"{server.url}/model/base.gguf")
+    assert whole.exit_code == 0, whole.output
+    plans = [json.loads(result.stdout) for result in (planned, whole)]
+    for key in ("files", "tensors", "types", "bytes", "recipe"):
+        assert plans[0][key] == plans[1][key]
 
 
 def is_weights(blob: Path) -> bool:

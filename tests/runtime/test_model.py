@@ -18,6 +18,7 @@ import pytest
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 from maxtool import tokenizer as room
 from maxtool.runtime import loader
@@ -182,6 +183,22 @@ def test_tokens_are_drawn_as_in_transformers(case: dict[str, Any]) -> None:
     assert (np.diff(logits[tokens]) <= 0).all()
     # Of equals at the end of a share either may be kept: torch's order of them is its own.
     np.testing.assert_allclose(np.sort(result), np.sort(case["shares"]), atol=1e-6)
+
+
+@given(
+    hnp.arrays(
+        np.float32,
+        st.integers(1, 60),
+        elements=st.one_of(
+            st.sampled_from([0.0, -0.0, 1.0, -1.0, -np.inf]),
+            st.floats(width=32, allow_nan=False, allow_infinity=False),
+        ),
+    )
+)
+def test_the_order_of_logits(logits: np.ndarray[Any, Any]) -> None:
+    logits = np.append(logits, np.finfo(np.float32).max)  # of which one is finite
+    tokens, _ = sampling.distribution(logits, loader.Sampling(temperature=1.0))
+    assert tokens.tolist() == np.argsort(-logits, kind="stable").tolist()
 
 
 def test_a_seed_repeats_what_is_drawn() -> None:

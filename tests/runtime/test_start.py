@@ -21,6 +21,8 @@ NEEDED = {
     "execution",
     "ffi",
     "host",
+    "image_entries",
+    "image_spec",
     "inputs",
     "machine",
     "manifest",

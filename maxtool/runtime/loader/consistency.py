@@ -12,12 +12,14 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from .errors import BadInput
+from .image_entries import IMAGE_RULES
 from .manifest_parser import ManifestParser
 from .specs import (
     ALIGNMENT,
     BITS,
     COLUMNS,
     DTYPES,
+    IMAGE,
     RECORDS,
     EntrySpec,
     InputSpec,
@@ -117,10 +119,10 @@ def _named(manifest: ManifestParser) -> Iterator[str]:
 
 
 def _stateless(manifest: ManifestParser) -> Iterator[str]:
-    """A model without a task has no state: nothing would bound where it is written."""
+    """A model without a text has no state: nothing would bound where it is written."""
     stateful = [name for name, entry in manifest.entries.items() if entry.state]
-    if manifest.task is None and (stateful or manifest.state):
-        yield f"there is no task, and state: {', '.join(stateful):.80}"
+    if manifest.task in (None, IMAGE) and (stateful or manifest.state):
+        yield f"there is no text, and state: {', '.join(stateful):.80}"
 
 
 def _limited(manifest: ManifestParser) -> Iterator[str]:
@@ -217,4 +219,5 @@ RULES: tuple[Rule, ...] = (
     _indexed,
     _filled,
     *TEXT_RULES,
+    *IMAGE_RULES,
 )

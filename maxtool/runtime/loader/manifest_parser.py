@@ -74,6 +74,7 @@ class ManifestParser:
         self.special_tokens: dict[str, str] = {}
         if root.get("tokenizer") is not None:
             self._read_tokenizer(get(root, "tokenizer", dict))
+        self._read_images(root)
         recorded = {self._file(name): item for name, item in get(root, "files", dict).items()}
         self.files = {path: get(item, "sha256", str) for path, item in recorded.items()}
         self.sizes = {path: self._get(item, "bytes", int) for path, item in recorded.items()}
@@ -200,6 +201,13 @@ class ManifestParser:
         if not all(type(x) is int and abs(x) <= MAX_SIZE for x in pair) or low > high:
             raise self._wrong(f"the limit of {name!r} is {item!r:.80}")
         return (low, high) if isinstance(item, list) else high
+
+    def _read_images(self, root: dict[str, Any]) -> None:
+        """Read the steps of the preprocessing and the names of classes; None if there are none."""
+        self.image: dict[str, Any] | None = self._get(root, "image", (dict, type(None)))
+        self.labels: list[str] | None = self._get(root, "labels", (list, type(None)))
+        if not all(isinstance(label, str) for label in self.labels or ()):
+            raise self._wrong(f"'labels' is {self.labels!r:.80}")
 
     def _read_tokenizer(self, item: dict[str, Any]) -> None:
         self.tokenizer_file = self._file(self._get(item, "file", str))

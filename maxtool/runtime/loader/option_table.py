@@ -42,6 +42,7 @@ GENERATION = (
     Option("prompt", "text", "text to continue"),
     Option("file", "path", "a file of text to continue; - is stdin"),
     Option("prompts", "path", "a file with a prompt on each line, to NDJSON; - is stdin", "FILE"),
+    Option("image", "texts", "a file of an image; may be repeated", "FILE"),
     Option("ids", "ids", "token ids to continue, such as 1,2,3"),
     Option("chat", "flag", "converse: reply to --prompt, --file, --prompts, or each line"),
     Option("system", "text", "instructions to the model before a conversation"),
@@ -63,8 +64,10 @@ GENERATION = (
 EMBEDDING = (
     Option("text", "texts", "a text; may be repeated"),
     Option("file", "path", "a file with a text on each line; - is stdin"),
+    Option("image", "texts", "a file of an image; may be repeated", "FILE"),
+    Option("top-k", "integer", "labels of an image to show", "K"),
     Option("ids", "ids", "the token ids of a text, such as 1,2,3"),
     Option("output", "path", "where vectors go, NAME.npy; NAME.npz with --inputs", short="o"),
-    Option("batch", "integer", "texts in one call", default=32),
+    Option("batch", "integer", "texts or images in one call", default=32),
     *COMMON,
 )

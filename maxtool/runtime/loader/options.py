@@ -21,6 +21,7 @@ class CommonOptions:
     folder: Path
     file: Path | None = None
     ids: list[int] | None = None
+    images: list[str] | None = None
     inputs: Path | None = None
     output: Path | None = None
     entry: str = "forward"
@@ -56,6 +57,7 @@ class EmbedOptions(CommonOptions):
 
     texts: list[str] | None = None
     batch: int = 32
+    top_k: int | None = None
 
 
 class Parser(argparse.ArgumentParser):
@@ -86,7 +88,7 @@ def _parsed(about: str, options: Sequence[Option], argv: Sequence[str] | None) -
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("-q", "--quiet", action="store_true", help="no notes on stderr")
     given = vars(parser.parse_args(argv))
-    return {"verify": not given.pop("no_verify"), **given}
+    return {"verify": not given.pop("no_verify"), "images": given.pop("image"), **given}
 
 
 def _add(parser: argparse.ArgumentParser, option: Option) -> None:

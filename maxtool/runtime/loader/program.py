@@ -11,7 +11,7 @@ from pathlib import Path
 from .errors import BadUsage, MachineLacks, RunError
 from .manifest import Manifest
 from .options import CommonOptions, EmbedOptions, TextOptions, parse, parse_embedding
-from .specs import EMBED
+from .specs import EMBED, IMAGE
 from .terminal import complain, emit, emit_json, open_streams, printable
 
 BULKY = {
@@ -43,6 +43,10 @@ def execute(options: TextOptions | EmbedOptions) -> None:
         from .arrays import run_arrays
 
         run_arrays(options, options.inputs)
+    elif options.images is not None:
+        from .image_output import run_images
+
+        run_images(options, options.images)
     elif isinstance(options, EmbedOptions):
         from .embedding_output import run_embedding
 
@@ -65,12 +69,13 @@ def check(options: TextOptions) -> None:
     """Refuse options that do not go together."""
     texts = (options.prompt, options.file, options.prompts)
     text = sum(source is not None for source in texts)
-    sources = (options.ids is not None, options.inputs is not None, options.info, options.check)
+    arrays = (options.ids, options.inputs, options.images)
+    sources = (*(source is not None for source in arrays), options.info, options.check)
     other = sum(sources)
     if options.chat and (other or text > 1):
         raise BadUsage("--chat goes with --prompt, --file, --prompts, or none of them")
     if not options.chat and text + other != 1:
-        known = "--prompt, --file, --prompts, --chat, --ids, --inputs, --info and --check"
+        known = "--prompt, --file, --prompts, --chat, --ids, --inputs, --image, --info and --check"
         raise BadUsage(f"give one of {known}")
     more = (options.system, options.chat_template, options.chat_template_kwargs)
     if not options.chat and any(option is not None for option in more):
@@ -81,15 +86,17 @@ def check(options: TextOptions) -> None:
         raise BadUsage("--json-stream goes with --prompt, --file, --ids or --chat, without --json")
     if options.json_schema is not None and any(sources[1:]):
         raise BadUsage("--json-schema goes with --prompt, --file, --prompts, --ids or --chat")
-    if options.inputs is None and (options.output or options.entry != "forward"):
-        raise BadUsage("--output and --entry go with --inputs")
+    if options.inputs is None and options.images is None and options.output:
+        raise BadUsage("--output goes with --inputs or --image")
+    if options.inputs is None and options.entry != "forward":
+        raise BadUsage("--entry goes with --inputs")
 
 
 def check_embedding(options: EmbedOptions) -> None:
     """Refuse options that do not go together."""
-    asked = (options.texts, options.file, options.ids, options.inputs)
+    asked = (options.texts, options.file, options.ids, options.inputs, options.images)
     if sum([*(option is not None for option in asked), options.info, options.check]) != 1:
-        raise BadUsage("give one of --text, --file, --ids, --inputs, --info and --check")
+        raise BadUsage("give one of --text, --file, --image, --ids, --inputs, --info and --check")
     if options.inputs is None and options.entry != "forward":
         raise BadUsage("--entry goes with --inputs")
 
@@ -137,9 +144,9 @@ def _told(error: RunError | OSError | MemoryError) -> RunError:
 
 
 def embeds(folder: Path) -> bool:
-    """Return whether the artifact makes embeddings; one that cannot be read is refused later."""
+    """Return whether the artifact makes vectors; one that cannot be read is refused later."""
     try:
-        return Manifest(folder).task == EMBED
+        return Manifest(folder).task in (EMBED, IMAGE)
     except RunError:
         return False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .errors import BadInput, DoesNotFit
-from .specs import EMBED, GENERATE
+from .specs import EMBED, GENERATE, IMAGE
 
 # How files of checkpoints end, and what they are called in a folder.
 SUFFIXES = (".safetensors", ".gguf", ".onnx", ".pt", ".pth")
@@ -20,6 +20,10 @@ TASKS = {
     EMBED: (
         "this model makes embeddings and writes no text",
         "maxtool embed, or its own run.py, with --text makes a vector of a text",
+    ),
+    IMAGE: (
+        "this model takes images, and no text",
+        "maxtool run, or its own run.py, with --image looks at the image in a file",
     ),
     None: (
         "this model takes arrays, and no text",

@@ -1,0 +1,63 @@
+"""Entries of models of images: what they take and give, and what is done to images before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from .image_spec import image_spec
+from .manifest_parser import ManifestParser
+from .specs import CLASSIFY, EMBED, IMAGE, EntrySpec
+
+Rule: TypeAlias = Callable[[ManifestParser], Iterator[str]]
+
+PIXELS = "pixel_values"
+# What entries give.
+RESULTS = {EMBED: "embeddings", CLASSIFY: "logits"}
+
+
+def _images(manifest: ManifestParser) -> Iterator[str]:
+    """Vectors and logits are made from pixels, and nothing else."""
+    if EMBED not in manifest.entries:
+        yield f"the task is {IMAGE!r}, and there is no entry {EMBED!r}"
+    for name in RESULTS.keys() & manifest.entries.keys():
+        yield from _shaped(name, manifest.entries[name])
+
+
+def _shaped(name: str, entry: EntrySpec) -> Iterator[str]:
+    inputs = [(spec.name, spec.dtype, tuple(map(type, spec.shape))) for spec in entry.inputs]
+    if inputs != [(PIXELS, "float32", (str, int, int, int))]:
+        yield f"{name!r} is not from {PIXELS}[batch, channels, height, width] alone"
+    outputs = [(spec.name, tuple(map(type, spec.shape))) for spec in entry.outputs]
+    if outputs != [(RESULTS[name], (str, int))]:
+        yield f"{name!r} does not give {RESULTS[name]}[batch, size] alone"
+
+
+def _prepared(manifest: ManifestParser) -> Iterator[str]:
+    """Check that the steps of the preprocessing make what the entries take."""
+    if manifest.image is None or EMBED not in manifest.entries:
+        return
+    try:
+        steps = image_spec(manifest.image)
+    except ValueError as error:
+        yield f"'image': {error}"
+        return
+    shape = manifest.entries[EMBED].inputs[0].shape if manifest.entries[EMBED].inputs else ()
+    if shape[1:] != (3, *(steps.result or ())):
+        yield f"'image' makes {steps.result}, and {EMBED!r} takes {list(shape)}"
+
+
+def _labelled(manifest: ManifestParser) -> Iterator[str]:
+    """Check that there is a name for each logit, or for none."""
+    entry = manifest.entries.get(CLASSIFY)
+    if manifest.labels is None or entry is None or not entry.outputs:
+        return
+    if len(manifest.labels) != entry.outputs[0].shape[-1]:
+        yield f"there are {len(manifest.labels)} labels for {entry.outputs[0]}"
+
+
+def _for_images(rule: Rule) -> Rule:
+    return lambda manifest: rule(manifest) if manifest.task == IMAGE else iter(())
+
+
+IMAGE_RULES: tuple[Rule, ...] = tuple(map(_for_images, (_images, _prepared, _labelled)))

@@ -1,0 +1,138 @@
+"""Images looked at, and what the model sees shown: labels with probabilities, or vectors."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from .arrays import check_output
+from .entries import EntryRunner
+from .errors import BadUsage, DoesNotFit, RunError
+from .image_entries import PIXELS, RESULTS
+from .image_files import pixels_of
+from .image_spec import ImageSpec, image_spec
+from .memory import Array
+from .opening import open_model
+from .options import CommonOptions, EmbedOptions, TextOptions
+from .specs import CLASSIFY, EMBED, IMAGE
+from .terminal import emit, note, printable
+from .written_arrays import appended
+from .wrong_path import another_task
+
+LABELS, VECTORS = "maxtool.labels/1", "maxtool.embeddings/1"
+# Images in one call, and labels shown, where nothing is asked for.
+BATCH, SHOWN = 8, 5
+
+
+def run_images(options: EmbedOptions | TextOptions, names: Sequence[str]) -> None:
+    """Classify images, or embed them where there are no classes or vectors go to a file."""
+    check_output(options)
+    shown = _shown(options)
+    model = open_model(options)
+    if model.manifest.task != IMAGE:
+        raise another_task(model.manifest.task)
+    started, files = time.perf_counter(), [Path(name) for name in names]
+    if CLASSIFY in model.manifest.entries and options.output is None:
+        _classify(options, model, files, shown)
+    else:
+        _embed(options, model, files)
+    count = "1 image" if len(files) == 1 else f"{len(files)} images"
+    note(options, f"{count} took {time.perf_counter() - started:.2f} s")
+
+
+def _shown(options: EmbedOptions | TextOptions) -> int:
+    """The number of labels to show."""
+    asked = options.top_k if isinstance(options, EmbedOptions) else options.sampling.top_k
+    if asked is not None and asked < 1:
+        raise BadUsage(f"--top-k {asked}: it is at least 1")
+    return asked or SHOWN
+
+
+def _steps(model: EntryRunner) -> ImageSpec:
+    if model.manifest.image is None:
+        what = "the model takes pixel values, and nothing says how images become those"
+        hint = "compile it with its preprocessor_config.json, or give --inputs"
+        raise DoesNotFit(what, hint=hint)
+    return image_spec(model.manifest.image)
+
+
+def _outputs(model: EntryRunner, entry: str, files: Sequence[Path], batch: int) -> Iterator[Array]:
+    """Yield the rows of an entry's result for some of the images at a time."""
+    steps = _steps(model)
+    for start in range(0, len(files), batch):
+        some = [_fitting(model, entry, file, steps) for file in files[start : start + batch]]
+        rows = model.run(entry, {PIXELS: np.stack(some)})[RESULTS[entry]]
+        if not np.isfinite(rows).all():
+            raise RunError("what the model gives is not finite numbers")
+        yield rows
+
+
+def _fitting(model: EntryRunner, entry: str, file: Path, steps: ImageSpec) -> Array:
+    """The pixels of a file; an error where steps that depend on the image make another size."""
+    pixels, wanted = pixels_of(file, steps), model.entry(entry).inputs[0].shape[1:]
+    if pixels.shape != wanted:
+        made, fits = (" x ".join(map(str, size[1:])) for size in (pixels.shape, wanted))
+        raise DoesNotFit(f"the image has {made} pixels; the model takes {fits}", file=file)
+    return pixels
+
+
+def _batch(options: CommonOptions) -> int:
+    batch = options.batch if isinstance(options, EmbedOptions) else BATCH
+    if batch < 1:
+        raise BadUsage(f"a batch of {batch} images")
+    return batch
+
+
+def _classify(
+    options: CommonOptions, model: EntryRunner, files: Sequence[Path], shown: int
+) -> None:
+    """Show the likeliest labels of each image."""
+    logits = np.concatenate([*_outputs(model, CLASSIFY, files, _batch(options))])
+    found = [_likeliest(row, model.manifest.labels, shown) for row in logits]
+    pairs = list(zip(files, found, strict=True))
+    if options.json:
+        images = [{"image": str(file), "labels": labels} for file, labels in pairs]
+        emit(json.dumps({"schema": LABELS, "count": len(files), "images": images}) + "\n")
+        return
+    for file, labels in pairs:
+        emit(f"{printable(str(file))}\n" if len(files) > 1 else "")
+        for one in labels:
+            emit(f"{100 * float(str(one['probability'])):6.2f} %  {printable(str(one['label']))}\n")
+
+
+def _likeliest(logits: Array, labels: Sequence[str] | None, shown: int) -> list[dict[str, object]]:
+    """The first labels by probability, the softmax of the logits; equal ones in their order."""
+    shares = np.exp(logits.astype(np.float64) - logits.max())
+    shares /= shares.sum()
+    order = np.argsort(-shares, kind="stable")[:shown].tolist()
+    return [
+        {
+            "label": str(number) if labels is None else labels[number],
+            "index": number,
+            "probability": float(shares[number]),
+        }
+        for number in order
+    ]
+
+
+def _embed(options: CommonOptions, model: EntryRunner, files: Sequence[Path]) -> None:
+    """Show a vector of each image, or write them to a file."""
+    rows = _outputs(model, EMBED, files, _batch(options))
+    width = int(model.entry(EMBED).outputs[0].shape[1])
+    facts: dict[str, object] = {"schema": VECTORS, "count": len(files), "dimensions": width}
+    if options.output is not None:
+        with appended(options.output, width) as take:
+            for some in rows:
+                take(some)
+        written = f"{printable(str(options.output))} float32[{len(files)}, {width}]\n"
+        said = json.dumps({**facts, "output": str(options.output)}) + "\n"
+        emit(said if options.json else written)
+    elif options.json:
+        emit(json.dumps({**facts, "embeddings": np.concatenate([*rows]).tolist()}) + "\n")
+    else:
+        for some in rows:
+            emit("".join(f"[{', '.join(map(str, vector))}]\n" for vector in some))
