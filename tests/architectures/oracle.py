@@ -19,6 +19,7 @@ ACTIVATIONS = {
     "gelu_tanh": lambda x: x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2,
     "relu": lambda x: np.maximum(x, 0),
     "relu2": lambda x: np.maximum(x, 0) ** 2,
+    "quick_gelu": lambda x: x / (1 + np.exp(-1.702 * x)),
 }
 
 
