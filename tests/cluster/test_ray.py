@@ -8,12 +8,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,6 +36,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "data"
 MODEL = DATA / "tiny-llama"
 WAIT = 100
+PROGRESS = re.compile(r"\[\d+/\d+\] .*\n")
 RAY = ["--executor", "ray"]
 
 
@@ -70,6 +73,14 @@ class Nodes:
 
     def maxtool(self, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         return self.run(folder, "-m", "maxtool", *arguments)
+
+    def patiently(self, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run maxtool by way of Ray's client, for which a busy machine may be slow to answer."""
+        for _ in range(2):
+            done = self.maxtool(folder, *arguments)
+            if "there is no Ray cluster" not in done.stderr:
+                return done
+        return self.maxtool(folder, *arguments)
 
     def begun(
         self, folder: Path, arguments: list[str], interruptible: Callable[[], None]
@@ -153,6 +164,23 @@ def wait_for(part: str) -> int:
     raise AssertionError(f"{part} never ran")
 
 
+def kill_some(process: subprocess.Popen[str], part: str) -> None:
+    """Kill workers in the middle of tasks: a task may end before the signal comes, so three."""
+    killed = 0
+    while killed < 3 and process.poll() is None:
+        if found := working(part):
+            with suppress(ProcessLookupError):
+                os.kill(found, signal.SIGKILL)
+            killed += 1
+            time.sleep(0.5)
+        time.sleep(0.01)
+
+
+def without_progress(done: subprocess.CompletedProcess[str]) -> str:
+    """What was told, without the lines that what takes long prints."""
+    return PROGRESS.sub("", done.stderr)
+
+
 def is_gone(part: str) -> bool:
     """Return whether a task no longer runs, after some time."""
     for _ in range(WAIT * 10):
@@ -167,7 +195,7 @@ def test_the_bytes_are_those_of_one_machine(nodes: Nodes, to: Path) -> None:
     command = ["convert", str(MODEL), "-o", "out.gguf", *options]
     one = nodes.maxtool(to / "one", *command)
     many = nodes.maxtool(to / "many", *command, *RAY)
-    assert (many.returncode, many.stderr) == (0, one.stderr)
+    assert (many.returncode, without_progress(many)) == (0, without_progress(one))
     assert contents(to / "many") == contents(to / "one")
     assert json.loads(many.stdout) == json.loads(one.stdout)
 
@@ -196,7 +224,7 @@ def test_an_output_in_an_object_store(
     one = nodes.maxtool(to / "one", "convert", str(MODEL), "-o", "out.gguf", *options)
     command = ["convert", str(MODEL), "-o", f"s3://{BUCKET}/many/out.gguf", *options, *RAY]
     process = nodes.begun(to / "many", command, interruptible)
-    os.kill(wait_for("out-00002"), signal.SIGKILL)
+    kill_some(process, "out-0000")
     said, told = process.communicate(timeout=WAIT)
     assert process.returncode == 0, told
     assert "lost its worker and is tried again" in told
@@ -216,12 +244,12 @@ def test_rays_client(nodes: Nodes, to: Path) -> None:
     address = ["--ray-address", nodes.client]
     command = ["convert", str(MODEL), "-o", "out.gguf", "--split-max-size", "60K"]
     assert nodes.maxtool(to / "one", *command).returncode == 0
-    many = nodes.maxtool(to / "many", *command, *RAY, *address)
-    assert (many.returncode, many.stderr) == (0, "")
+    many = nodes.patiently(to / "many", *command, *RAY, *address)
+    assert (many.returncode, without_progress(many)) == (0, "")
     assert contents(to / "many") == contents(to / "one")
     text = f'[targets.x]\nkind = "copy"\nsource = "{MODEL}"\noutput = "copied"\n'
     (to / "many" / "build.toml").write_text(text)
-    built = nodes.maxtool(to / "many", "build", "build.toml", *RAY, *address)
+    built = nodes.patiently(to / "many", "build", "build.toml", *RAY, *address)
     assert built.returncode == 0, built.stderr
     assert contents(to / "many" / "copied") == contents(MODEL)
 
