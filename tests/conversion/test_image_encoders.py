@@ -27,7 +27,7 @@ def run(*arguments: object, code: int = 0) -> str:
     ("case", "keys"),
     [
         ("ViT-0", {"model_type": "vit"}),
-        ("Dinov2-11", {"use_swiglu_ffn": True}),
+        ("Dinov2-15", {"use_swiglu_ffn": True}),
         ("Siglip-towers", {"model_type": "siglip_vision_model", "vision_use_head": True}),
         ("CLIP-towers", {"model_type": "clip_vision_model", "projection_dim": 7}),
     ],

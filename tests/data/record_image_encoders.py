@@ -1,8 +1,9 @@
 """Record what transformers computes with tiny encoders of images, in all their options.
 
 Needs the ``peers`` extra (torch, transformers). It writes ``image_encoders.npz`` beside this
-script: the configuration and the shapes of the tensors of each case as JSON, and what comes out.
-Weights and pixels follow from names (``seeded.py``), and are not recorded.
+script: the configuration and the shapes of the tensors of each case as JSON, and what comes out;
+also what each class takes for keys that a configuration lacks. Weights and pixels follow from
+names (``seeded.py``), and are not recorded.
 
     python tests/data/record_image_encoders.py
 """
@@ -32,7 +33,11 @@ SIZES = {
     "patch_size": 4,
 }
 INNER = {**SIZES, "intermediate_size": 28}
-ACTIVATIONS = ("gelu_new", "gelu_pytorch_tanh", "quick_gelu", "relu", "silu")
+ACTIVATIONS = (
+    *("gelu", "gelu_python", "gelu_new", "gelu_fast", "gelu_pytorch_tanh"),
+    *("quick_gelu", "relu", "silu", "swish"),
+)
+POOLED = ("gelu", "gelu_new", "gelu_pytorch_tanh", "quick_gelu", "relu", "silu")
 LABELS = {"num_labels": 3}
 TEXT = {
     "vocab_size": 30,
@@ -53,15 +58,30 @@ SHARED: tuple[dict[str, Any], ...] = (
 VIT: tuple[dict[str, Any], ...] = (
     {"qkv_bias": False},
     {"pooler_output_size": 7},
-    {"pooler_act": "gelu"},
-    {"pooler_act": "relu"},
+    *({"pooler_act": name} for name in POOLED),
 )
 DINO: tuple[dict[str, Any], ...] = (
     {"qkv_bias": False},
     {"mlp_ratio": 2},
     {"use_swiglu_ffn": True},
-    {"use_swiglu_ffn": True, "mlp_ratio": 3, "hidden_act": "relu"},
+    *({"use_swiglu_ffn": True, "mlp_ratio": 3, "hidden_act": name} for name in ACTIVATIONS),
 )
+
+
+WHOLE = ("ViT-0", "Dinov2-0", "Dinov2-15", "Dinov2WithRegisters-0", "Siglip-0", "CLIP-0")
+# Heads that divide the width, and patches that fit, whichever of them is left out.
+WIDE = {"hidden_size": 48, "num_attention_heads": 4, "image_size": 96}
+
+
+def without(config: dict[str, Any]) -> dict[str, Any]:
+    """A configuration, and what its class takes for each key where only that is left out."""
+    maker = type(transformers.AutoConfig.for_model(config["model_type"]))
+    config = config | WIDE
+    taken = {}
+    for key in config.keys() - {"model_type", "transformers_version"}:
+        made = maker(**{other: value for other, value in config.items() if other != key})
+        taken[key] = json.loads(made.to_json_string(use_diff=False)).get(key)
+    return {"config": config, "taken": dict(sorted(taken.items()))}
 
 
 def towers(**changes: Any) -> dict[str, Any]:
@@ -141,8 +161,11 @@ def main() -> None:
     for name, kind, config, size in cases():
         known[name], found = record(kind, config, size)
         arrays |= {f"{name}/{output}": array for output, array in found.items()}
-    text = json.dumps(known).encode()
-    np.savez_compressed(OUT, cases=np.frombuffer(text, np.uint8), **arrays)
+    texts = {"cases": known, "without": {name: without(known[name]["config"]) for name in WHOLE}}
+    bits = {
+        name: np.frombuffer(json.dumps(each).encode(), np.uint8) for name, each in texts.items()
+    }
+    np.savez_compressed(OUT, **bits, **arrays)
     print(len(known), "cases,", OUT.stat().st_size, "bytes")
 
 

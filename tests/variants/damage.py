@@ -48,14 +48,20 @@ def heirs(name: str) -> list[str]:
     )
 
 
+def forget() -> None:
+    """Let recipes be read anew."""
+    load._kept.cache_clear()
+    load._matches.cache_clear()
+
+
 @contextmanager
 def damaged(name: str, changed: Table) -> Iterator[None]:
     """Write other tables to the recipe's file inside this block."""
     file, usual = recipe_file(name), load._toml
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(load, "_toml", lambda asked: changed if asked == file else usual(asked))
-        load._kept.cache_clear()
+        forget()
         try:
             yield
         finally:
-            load._kept.cache_clear()
+            forget()

@@ -24,12 +24,19 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "qwen3 swap config/qkv_bias with 'o_bias'",
         "starcoder2 swap config/[qo]*_bias with '*_bias'",
     ),
+    "a name that is its own meaning is read, and written": (
+        "_image_encoder drop config/hidden_act/hf/values/[gs]?lu",
+        "clip_vision drop config/hidden_act/hf/values/*[eiu]lu",
+        "dinov2 drop config/hidden_act/hf/[01]/values/[gs]?lu",
+        "siglip_vision drop config/hidden_act/hf/values/[gs]?lu",
+        "vit drop config/pooler_act/hf/values/tanh",
+    ),
     "the order of a list of names means nothing": (
+        "* swap aside/hf/*/* with *",
         "* swap config/*/allowed/* with *",
         "* swap config/*/when/*/* with *",
         "* swap expect/*/*/* with *",
         "* swap match/*/*/* with *",
-        "gemma3_vision swap aside/hf/*/* with *",
         "roberta swap match/gguf/tokenizer.ggml.model/0 with 1",
     ),
     "a name that is its own meaning is read, and swish is written for it": (
@@ -62,7 +69,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "* swap config/vocab_size/gguf/keys/* with *",
     ),
     "the architecture refuses the same values": (
-        "* drop config/hidden_act/allowed",
+        "* drop config/*_act/allowed",
         "_rotary drop config/rope_scaling/allowed",
     ),
     "both keys are read, must agree, and are written": ("* swap config/*/gguf/keys with 'also'",),
@@ -75,6 +82,19 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     ),
     "the conditions exclude each other": (
         "_rotary swap config/rope_attention_factor/gguf/0 with 1",
+    ),
+    "options of the command line say it": (
+        "_image_encoder drop config/input_size",
+        "_image_encoder drop config/pooling",
+        "_image_encoder drop config/normalize",
+    ),
+    "DINOv2's configurations have none of ViT's keys for poolers": (
+        "dinov2 drop config/pooler_size",
+        "dinov2 drop config/pooler_act",
+    ),
+    "only configurations and files of older releases of transformers have them": (
+        "clip_vision * aside/hf/keys/[12]*",
+        "siglip_vision * weights/hf/drop*",
     ),
     "the field is null unless the condition holds": (
         "llama drop computed/gguf/rope_factors_*/when*",

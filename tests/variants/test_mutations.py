@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from maxtool.recipe import load_recipe
 from maxtool.recipe.recipe_files import recipe_file
 from tests.variants.damage import ancestors, damaged, damages, heirs, tables
 from tests.variants.equivalent import EQUIVALENT
+from tests.variants.image_faults import ImageJudge
 from tests.variants.judge import Judge
 from tests.variants.mutations import Mutation, Table
 from tests.variants.rows import FAMILIES, RANDOM, rows
@@ -33,6 +34,7 @@ def test_what_is_whole_shows_nothing(tmp_path: Path) -> None:
     judge = Judge([], tmp_path)
     for looks in (judge.unpublished, judge.unwritten, judge.unmatched):
         assert not list(looks(RECIPES))
+    assert not list(ImageJudge(tmp_path / "images").problems())
 
 
 def test_every_known_damage_is_done() -> None:
@@ -54,6 +56,11 @@ def test_codecs_and_operations_are_exchanged() -> None:
 def model_type(family: str) -> str:
     """Return the model types of a family's configurations."""
     return str(next(rows(family)).config["model_type"])
+
+
+def _image_encoders(recipe: str) -> bool:
+    """Return whether a recipe's models are encoders of images."""
+    return "image_encoder" in (tables(each).get("architecture") for each in ancestors(recipe))
 
 
 def families(recipe: str) -> list[str]:
@@ -125,11 +132,21 @@ def known(recipe: str, mutation: Mutation) -> bool:
     return any(fnmatchcase(f"{recipe} {mutation}", pattern) for pattern in listed)
 
 
+def _shown_by_images(recipe: str, judge: ImageJudge, damage: tuple[Mutation, Table]) -> str | None:
+    """Return the evidence of damage to a recipe of encoders of images."""
+    with damaged(recipe, damage[1]):
+        return next(judge.faults(heirs(recipe)), None)
+
+
 def survivors(recipe: str, folder: Path, chosen: list[tuple[Mutation, Table]]) -> Iterator[str]:
     """The damage that nothing shows, and that is not known to change nothing."""
-    judge = Judge(families(recipe), folder)
+    look: Callable[[tuple[Mutation, Table]], str | None]
+    if _image_encoders(recipe):
+        look = partial(_shown_by_images, recipe, ImageJudge(folder))
+    else:
+        look = partial(shown, recipe, Judge(families(recipe), folder))
     for damage in chosen:
-        if not known(recipe, damage[0]) and shown(recipe, judge, damage) is None:
+        if not known(recipe, damage[0]) and look(damage) is None:
             yield f"{recipe} {damage[0]}"
 
 
