@@ -39,6 +39,7 @@ from maxtool.recipe import (
 )
 from maxtool.recipe.name_patterns import clashes, renamed
 from maxtool.recipe.naming import GGUF_NAME
+from maxtool.recipe.quantized_types import ARCHITECTURE
 from maxtool.recipe.step import Shape
 from maxtool.weights import Checkpoint, TensorInfo, open_checkpoint
 from maxtool.weights.composite import CompositeTensor, View
@@ -47,7 +48,6 @@ from maxtool.weights.lora import Adapter, MergedTensor, matched, open_adapter, u
 from maxtool.weights.quantization_config import QUANTIZATION
 from maxtool.weights.source_file import is_file, stamp
 
-ARCHITECTURE = "general.architecture"
 ALPHA = "lora_alpha"
 # llama.cpp adds a change of rows that are looked up for this tensor alone, and reads its first
 # factor with a row for each token.

@@ -19,6 +19,7 @@ from maxtool.conversion.edit_request import MetadataEdits
 from maxtool.conversion.hf_files import CONFIG
 from maxtool.conversion.request import Target
 from maxtool.errors import UsageError
+from maxtool.recipe.quantized_types import ARCHITECTURE
 from maxtool.weights.formats.gguf import ALIGNMENT_KEY, MAX_ALIGNMENT
 from maxtool.weights.formats.gguf_values import NUMBERS
 from maxtool.weights.names import did_you_mean, is_utf8
@@ -50,6 +51,9 @@ def _gguf(description: Description, edits: MetadataEdits) -> Description:
     for key in (*edits.removed, *(key for key, _ in edits.settings)):
         if key.startswith("split."):
             raise UsageError(f"{key}: keys of splits are written with the splits")
+    if ARCHITECTURE in edits.removed:
+        what = f"--remove {ARCHITECTURE}: no reader opens a GGUF file without it"
+        raise UsageError(what, hint=f"--set {ARCHITECTURE}=NAME gives it another value")
     content = _removed(description.metadata, edits)
     for key, text in edits.settings:
         content[key] = gguf_value(key, text, description.metadata.get(key))

@@ -220,6 +220,7 @@ def test_metadata_of_safetensors_and_config_json(tmp_path: Path) -> None:
         ("m.gguf", ["--rename", "blk.*=h.*.*"], "needs one before it"),
         ("m.gguf", ["--set", "split.no=uint16:3"], "written with the splits"),
         ("m.gguf", ["--set", "general.alignment=uint32:48"], "power of two"),
+        ("m.gguf", ["--remove", "general.architecture"], "no reader opens a GGUF file without it"),
         ("m.gguf", ["--remove", "general.nam"], "did you mean 'general.name'"),
         ("m.npz", ["--set", "a=b"], "no metadata"),
         ("m.gguf", ["--no-recipe", "--quantize", "Q8_0"], "exclude each other"),
