@@ -83,6 +83,9 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     "the conditions exclude each other": (
         "_rotary swap config/rope_attention_factor/gguf/0 with 1",
     ),
+    "one is only read, the other only written": (
+        "clip_vision swap config/projection_size/hf/keys/0 with 1",
+    ),
     "options of the command line say it": (
         "_image_encoder drop config/input_size",
         "_image_encoder drop config/pooling",
