@@ -177,7 +177,7 @@ def kill_some(process: subprocess.Popen[str], part: str) -> None:
 
 
 def without_progress(done: subprocess.CompletedProcess[str]) -> str:
-    """What was told, without the lines that what takes long prints."""
+    """Text on stderr, without the lines that what takes long prints."""
     return PROGRESS.sub("", done.stderr)
 
 

@@ -131,7 +131,7 @@ class ImageCase:
         return self.folder / "source"
 
     def _prefix(self, names: Config) -> str:
-        """That of the encoder's tensors within a model with more parts."""
+        """Prefix of the encoder's tensors within a model with more parts."""
         return next((each for each in PREFIXES if any(n.startswith(each) for n in names)), "")
 
 

@@ -17,6 +17,7 @@ from maxtool.importers.onnx.operators import (  # noqa: F401 - they enter themse
     grouped_query,
     indexing,
     multi_head,
+    ngrams,
     normalizing,
     quantized_elements,
     quantized_products,

@@ -72,6 +72,12 @@ BITWISE: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "BitwiseOr": ops.bitwise_or,
     "BitwiseXor": ops.bitwise_xor,
 }
+UNSIGNED = {
+    DType.int8: DType.uint8,
+    DType.int16: DType.uint16,
+    DType.int32: DType.uint32,
+    DType.int64: DType.uint64,
+}
 SHIFTS = {"LEFT": ops.shift_left, "RIGHT": ops.shift_right}
 
 FOLDED: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -219,10 +225,20 @@ def bitwise(call: OperatorCall) -> Tensor:
 
 @operator("BitShift")
 def shift(call: OperatorCall) -> Tensor:
-    """The bits of numbers without a sign moved to higher or lower places."""
+    """Bits moved to higher or lower places; from below the lowest, copies of the sign come in.
+
+    A negative count of places is one beyond the width.
+    """
     direction = call.text("direction")
     require(direction in SHIFTS, f"there is no direction {direction!r}")
-    return SHIFTS[direction](call.x(0), call.x(1))
+    x, places, move = call.x(0), call.x(1), SHIFTS[direction]
+    if x.dtype not in UNSIGNED:
+        return move(x, places)
+    bits = ops.bitcast(x, UNSIGNED[x.dtype])
+    sign = ops.cast(ops.less(x, 0), x.dtype) * -1 if direction == "RIGHT" else x * 0
+    copies = ops.bitcast(sign, bits.dtype)
+    moved = move(ops.bitwise_xor(bits, copies), ops.bitcast(places, bits.dtype))
+    return ops.bitcast(ops.bitwise_xor(moved, copies), x.dtype)
 
 
 @operator("BitCast")
