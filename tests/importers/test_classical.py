@@ -129,3 +129,125 @@ def test_shifts_of_numbers_with_signs(direction: str, dtype: type, tmp_path: Pat
     wrapped = ((wanted + (1 << (width - 1))) % (1 << width) - (1 << (width - 1))).astype(dtype)
     (found,) = by_definitions(graph, {"x": x, "y": y})
     np.testing.assert_array_equal(found, wrapped)
+
+
+def random_nodes(rng: np.random.Generator, trees: int, size: int, label: str) -> dict[str, Any]:
+    """Attributes of random trees whose leaves vote on one or two of some targets."""
+    nodes: dict[str, list[Any]] = {name: [] for name in NODE_FACTS}
+    votes: dict[str, list[Any]] = {name: [] for name in ("treeids", "nodeids", "ids", "weights")}
+    for tree in range(trees):
+        waiting, count = [(0, 0)], 1
+        while waiting:
+            node, depth = waiting.pop()
+            is_leaf = depth == 4 or (depth and rng.random() < 0.3)
+            after = (0, 0) if is_leaf else (count, count + 1)
+            modes = ["LEQ", "LT", "GTE", "GT", "EQ", "NEQ"]
+            mode = "LEAF" if is_leaf else f"BRANCH_{rng.choice(modes)}"
+            facts = (
+                tree,
+                node,
+                rng.integers(3),
+                *after,
+                rng.integers(-2, 3),
+                mode,
+                rng.integers(2),
+            )
+            for name, fact in zip(NODE_FACTS, facts, strict=True):
+                nodes[name].append(fact if isinstance(fact, str) else int(fact))
+            if is_leaf:
+                for target in rng.permutation(size)[: rng.integers(1, 3)]:
+                    vote = (tree, node, int(target), float(rng.normal()))
+                    for name, fact in zip(votes, vote, strict=True):
+                        votes[name].append(fact)
+            else:
+                count += 2
+                waiting += [(one, depth + 1) for one in after]
+    nodes["values"] = [float(one) for one in nodes["values"]]
+    made = {f"nodes_{name}": each for name, each in nodes.items()}
+    return made | {f"{label}_{name}": each for name, each in votes.items()}
+
+
+NODE_FACTS = (
+    *("treeids", "nodeids", "featureids", "truenodeids", "falsenodeids", "values", "modes"),
+    "missing_value_tracks_true",
+)
+
+
+def table(rng: np.random.Generator) -> np.ndarray:
+    """Whole numbers, so that some are equal to what they are compared with, and some NaN."""
+    x = rng.integers(-3, 4, (17, 3)).astype(np.float32)
+    x[rng.random(x.shape) < 0.1] = np.nan
+    return x
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
+@pytest.mark.parametrize(("trees", "size"), [(1, 1), (5, 3)])
+def test_regression_by_trees(aggregate: str, trees: int, size: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(trees)
+    attributes = random_nodes(rng, trees, size, "target")
+    attributes |= {"n_targets": size, "aggregate_function": aggregate}
+    proto = of_one(
+        "TreeEnsembleRegressor",
+        {"x": (["n", 3], TensorProto.FLOAT)},
+        {"y": TensorProto.FLOAT},
+        ML,
+        **attributes,
+    )
+    proto.opset_import[1].version = 3
+    require_equal(proto, {"x": table(rng)}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"nodes_featureids": 3}, "looks at feature 3; a row has 3"),
+        ({"nodes_featureids": -1}, "below 0"),
+        ({"nodes_truenodeids": 99}, "leads to none of its"),
+        ({"nodes_truenodeids": 0}, "lead back to themselves"),
+        ({"nodes_modes": "BRANCH_NEAR"}, "no modes 'NEAR'"),
+        ({"target_ids": 7}, "votes on no target"),
+        ({"target_nodeids": 0}, "a node that is no leaf votes"),
+        ({"nodes_nodeids": 1}, "is there twice"),
+    ],
+)
+def test_trees_that_are_refused(changes: dict[str, Any], problem: str, tmp_path: Path) -> None:
+    attributes = random_nodes(np.random.default_rng(3), 2, 2, "target")
+    for name, first in changes.items():
+        attributes[name][0] = first
+    inputs = {"x": (["n", 3], TensorProto.FLOAT)}
+    gives = {"y": TensorProto.FLOAT}
+    proto = of_one("TreeEnsembleRegressor", inputs, gives, ML, n_targets=2, **attributes)
+    with pytest.raises(MaxtoolError) as error:
+        import_model(open_model(saved(proto, tmp_path)))
+    assert problem in str(error.value)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize(
+    ("op_type", "attributes"),
+    [
+        ("Binarizer", {"threshold": 0.5}),
+        ("Scaler", {"offset": [1.0, 2.0, 0.5], "scale": [0.5, 2.0, 1.5]}),
+        ("Scaler", {"offset": [1.0], "scale": [0.5]}),
+        ("Normalizer", {"norm": "MAX"}),
+        ("Normalizer", {"norm": "L1"}),
+        ("Normalizer", {"norm": "L2"}),
+        ("Imputer", {"imputed_value_floats": [5.0, 6.0, 7.0], "replaced_value_float": 1.0}),
+        ("Imputer", {"imputed_value_floats": [5.0], "replaced_value_float": float("nan")}),
+        ("LinearRegressor", {"coefficients": [0.5, 1.0, -2.0], "intercepts": [1.0]}),
+        (
+            "LinearRegressor",
+            {"coefficients": [*map(float, range(6))], "targets": 2, "post_transform": "SOFTMAX"},
+        ),
+    ],
+)
+def test_columns(op_type: str, attributes: dict[str, Any], tmp_path: Path) -> None:
+    inputs = {"x": (["n", 3], TensorProto.FLOAT)}
+    proto = of_one(op_type, inputs, {"y": TensorProto.FLOAT}, ML, **attributes)
+    proto.opset_import[1].version = 1
+    x = np.random.default_rng(5).integers(-2, 3, (9, 3)).astype(np.float32)
+    x[0] = 0
+    if op_type == "Imputer":
+        x[3, 1] = np.nan
+    require_equal(proto, {"x": x}, tmp_path)

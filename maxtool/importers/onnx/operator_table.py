@@ -16,6 +16,8 @@ OPERATORS: dict[tuple[str, str], dict[int, Operator]] = {}
 
 MICROSOFT = "com.microsoft"
 """The domain of the operators that onnxruntime adds."""
+CLASSICAL = "ai.onnx.ml"
+"""The domain of ONNX's operators for classical models."""
 
 OLDEST, NEWEST = 1, 28
 """Versions of ONNX's own operators that are known."""

@@ -4,6 +4,7 @@ from maxtool.importers.onnx.operators import (  # noqa: F401 - they enter themse
     activations,
     arithmetic,
     block_products,
+    classical,
     constants,
     contracting,
     control_flow,
@@ -32,5 +33,6 @@ from maxtool.importers.onnx.operators import (  # noqa: F401 - they enter themse
     skip_normalizing,
     spectra,
     training_steps,
+    tree_ensembles,
     windowing,
 )
