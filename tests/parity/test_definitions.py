@@ -266,6 +266,19 @@ CASES = [
         *SLOTS_OF_TWO,
         call=lambda *x: in_blocks(*x, window=2, softcap=0.7),
     ),
+    *(
+        case(
+            "causal_conv1d",
+            Buffer(floats(rows, 2, 6)),
+            floats(2, 5, 6),
+            floats(3, 6),
+            *where,
+            call=lambda state, x, weight, at, slot=None: list(
+                ops.causal_conv1d(x, weight, state, at, slot=slot)
+            ),
+        )
+        for rows, *where in ((2, whole(0, dtype="i4")), (5, *SLOTS))
+    ),
     case("scaled_dot_product_attention", QUERY, OTHERS, OTHERS, floats(3, 5)),
     case(
         "scaled_dot_product_attention",

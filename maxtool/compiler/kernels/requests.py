@@ -74,6 +74,14 @@ class CacheWrite(Request):
     source: str = "float32"  # the type of what is written, if it is not that
 
 
+class CausalConvolution(Request):
+    """Convolution over time of each channel by itself, with the last inputs kept."""
+
+    taps: int
+    channels: int
+    slots: bool = False  # whether each row says which one of the state is its own
+
+
 class Convolution(Request):
     """Convolution of images, with channels last; ``transposed`` spreads what others gather."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from maxtool.compiler.kernels import (
+    causal_convolution,
     convolution,
     kv_cache_write,
     moving,
@@ -28,6 +29,7 @@ from maxtool.compiler.kernels.requests import PrimFunc, Request, Row
 SHARED: tuple[Row, ...] = (
     shared_row(r.AddPositions)(positions.add_positions),
     shared_row(r.CacheWrite)(kv_cache_write.cache_write),
+    shared_row(r.CausalConvolution)(causal_convolution.causal_convolution),
     shared_row(r.Convolution)(convolution.convolution),
     shared_row(r.CumsumRows)(reduction.cumsum_rows),
     shared_row(r.GatherRows)(moving.gather_rows),

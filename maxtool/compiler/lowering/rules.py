@@ -24,6 +24,7 @@ from maxtool.compiler.lowering.permute_rules import PERMUTING
 from maxtool.compiler.lowering.pointwise_rules import chain
 from maxtool.compiler.lowering.position_rules import POSITIONS
 from maxtool.compiler.lowering.product_rules import PRODUCTS
+from maxtool.compiler.lowering.recurrence_rules import RECURRENCES
 from maxtool.compiler.lowering.row_rules import ROWWISE
 from maxtool.compiler.storage import WeightStorage
 from maxtool.dtype import DType
@@ -147,6 +148,7 @@ RULES: dict[str, Rule] = {
     **MOVING,
     **PRODUCTS,
     **FUSED_PRODUCTS,
+    **RECURRENCES,
     **ROWWISE,
     "all_gather": _collective(ALL_GATHER),
     "all_reduce": _collective(ALL_REDUCE),

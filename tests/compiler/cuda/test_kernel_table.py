@@ -32,6 +32,7 @@ SHARED = [
     r.AddPositions(hidden=64, weight_dtype="float16"),
     r.CacheWrite(kv_heads=2, head_dim=64, dtype="bfloat16", transposed=True),
     r.CacheWrite(kv_heads=2, head_dim=64, dtype="bfloat16", transposed=False),
+    r.CausalConvolution(taps=3, channels=64),
     r.Convolution(dtype="bfloat16", window=WINDOW, channels=8, features=6, groups=2),
     r.CumsumRows(dtype="bfloat16", exclusive=False, reverse=False),
     r.DotAttention(**ATTENDED),

@@ -1,0 +1,32 @@
+"""The rules for operations over time that keep a state of fixed size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from maxtool.compiler.kernels.requests import CausalConvolution, Request
+from maxtool.compiler.lowering.function_lowering import FunctionLowering, Rule
+from maxtool.graph import Node
+
+
+def _updating(request_of: Callable[[Node], Request]) -> Rule:
+    """Return the rule of a kernel that updates a state, its first operand, and writes a result."""
+
+    def rule(function: FunctionLowering, node: Node) -> None:
+        state, *rest = node.inputs
+        after, result = node.outputs
+        operands = [function.to_overwrite(state), *map(function.get, rest)]
+        sizes = function.sizes(result.shape)
+        written, value = function.kernel_updating(request_of(node), operands, 1, [sizes])
+        function.set_whole(after, written)
+        function.set_whole(result, value)
+
+    return rule
+
+
+def _causal_conv1d(node: Node) -> CausalConvolution:
+    taps, channels = node.inputs[2].shape.static()
+    return CausalConvolution(taps=taps, channels=channels, slots=len(node.inputs) > 4)
+
+
+RECURRENCES: dict[str, Rule] = {"causal_conv1d": _updating(_causal_conv1d)}

@@ -1,0 +1,71 @@
+"""Operations over time that keep a state of fixed size of what came before."""
+
+from __future__ import annotations
+
+from maxtool.dtype import DType
+from maxtool.graph.ops.caching import require_by_row
+from maxtool.graph.ops.operation_table import apply, rule
+from maxtool.graph.ops.require import require, require_float32, require_position
+from maxtool.graph.tensor import Tensor, TensorLike
+from maxtool.graph.type import TensorType
+
+
+@rule("causal_conv1d", writes=0, numbers={3: DType.int32, 4: DType.int32})
+def _infer_causal_conv1d(
+    state: TensorType,
+    x: TensorType,
+    weight: TensorType,
+    position: TensorType,
+    *slot: TensorType,
+) -> tuple[TensorType, ...]:
+    require_float32(state, x, weight)
+    require(x.rank == 3 and x.shape[2].is_static, "the input is [batch, seq, channels]")
+    fits = weight.rank == 2 and weight.shape[0].is_static and weight.shape[1] == x.shape[2]
+    require(fits, "the weight is [taps, channels]")
+    require(int(weight.shape[0]) > 1, "there are two taps at least")
+    kept = [int(weight.shape[0]) - 1, x.shape[2]]
+    require(state.rank == 3 and state.shape[1:] == kept, "the state is [batch, taps - 1, channels]")
+    require_rows(state, x, position, *slot)
+    return state, TensorType(DType.float32, x.shape, x.device)
+
+
+def require_rows(state: TensorType, x: TensorType, position: TensorType, *slot: TensorType) -> None:
+    """Require a row of the state for each of ``x``, or slots that say which one is whose."""
+    require(len(slot) <= 1, "there is one tensor of slots")
+    if slot:
+        require_by_row(x, position, *slot)
+    else:
+        require_position(position)
+        require(state.shape[0] == x.shape[0], "the state has the batch of x")
+
+
+def causal_conv1d(
+    x: TensorLike,
+    weight: TensorLike,
+    state: Tensor,
+    position: TensorLike,
+    *,
+    slot: TensorLike | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Convolve each channel by itself with its last inputs: ``y[t] = sum(w[j] * x[t - n + j])``.
+
+    ``j`` is from 0 to ``n``, the number of taps less 1. What was before ``x`` is in the state; at
+    position 0 nothing was, and the inputs there are zeros, whatever the state holds.
+
+    Args:
+        x: float32 ``[batch, seq, channels]``.
+        weight: float32 ``[taps, channels]``; there are two taps at least.
+        state: float32 ``[batch, taps - 1, channels]``: the last inputs before ``x``, the oldest
+            first. It is written in place where it is an input of a ``BufferType``, and a copy
+            otherwise.
+        position: int32 ``[1]``: where the first of ``x`` stands in its text.
+        slot: Where it is not None, int32 ``[batch]``: for each row of ``x``, which row of the state
+            is its own; no two have the same. The state may have any number of them, the others stay
+            as they are, and positions are int32 ``[batch]``, too.
+
+    Returns:
+        ``y``, ``[batch, seq, channels]``, and the state after the write: the last inputs.
+    """
+    slots = [] if slot is None else [slot]
+    after, y = apply("causal_conv1d", state, x, weight, position, *slots)
+    return y, after

@@ -1,0 +1,31 @@
+"""Operations over time that keep a state of fixed size."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from maxtool.parity.array_types import Array, Definitions, Floats, Integers
+
+
+def _causal_conv1d(
+    state: Floats, x: Floats, weight: Floats, position: Integers, *slot: Integers
+) -> tuple[Floats, Floats]:
+    """Convolve what the state holds and ``x [batch, seq, channels]``; write the last inputs."""
+    rows, old = _begun(state, x, position, *slot)
+    taps, length = weight.shape[0], x.shape[1]
+    joined = np.concatenate([old, x], axis=1)
+    result = sum(weight[j] * joined[:, j : j + length] for j in range(taps))
+    state[rows] = joined[:, length:]
+    return state, np.asarray(result)
+
+
+def _begun(
+    state: Array, x: Array, position: Integers, slot: Integers | None = None
+) -> tuple[Integers, Array]:
+    """The rows of the state that belong to those of ``x``, and what they hold: zeros at first."""
+    rows = np.arange(len(x)) if slot is None else slot
+    began = np.broadcast_to(position == 0, len(x))
+    return rows, np.where(began[(...,) + (None,) * (state.ndim - 1)], 0, state[rows])
+
+
+COMPUTED: Definitions = {"causal_conv1d": _causal_conv1d}

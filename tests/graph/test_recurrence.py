@@ -1,0 +1,104 @@
+"""Operations over time with a state, against NumPy's own convolution, in one call and in pieces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maxtool.dtype import DType
+from maxtool.graph import Graph, Tensor, TensorType, ops
+from tests.compiler.cuda.harness import run
+
+Array = np.ndarray[Any, Any]
+BOUND = 1e-6
+
+
+def normal(seed: int, *shape: int) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape, dtype="f4")
+
+
+def convolved(x: Array, weight: Array) -> Array:
+    """Each channel of ``x [seq, channels]`` by NumPy, with zeros before it."""
+    columns = zip(x.T.astype("f8"), weight[::-1].T.astype("f8"), strict=True)
+    return np.stack([np.convolve(*pair)[: len(x)] for pair in columns], axis=1)
+
+
+@pytest.mark.parametrize(("taps", "channels"), [(3, 37), (4, 512), (2, 1)])
+@pytest.mark.parametrize("lengths", [(7,), (1,) * 7, (2, 1, 4), (6, 1)])
+def test_a_text_in_pieces(taps: int, channels: int, lengths: tuple[int, ...]) -> None:
+    """A state of NaN, as another text may leave it, does not count where one begins."""
+    x, weight = normal(0, 2, 7, channels), normal(1, taps, channels)
+    state = Tensor(np.full((2, taps - 1, channels), np.nan, "f4"))
+    first, parts = 0, []
+    for length in lengths:
+        piece = Tensor(x[:, first : first + length])
+        y, state = ops.causal_conv1d(piece, Tensor(weight), state, [first])
+        parts.append(y.to_numpy())
+        first += length
+    expected = np.stack([convolved(text, weight) for text in x])
+    np.testing.assert_allclose(np.concatenate(parts, axis=1), expected, rtol=1e-5, atol=1e-5)
+    last = np.pad(x, ((0, 0), (taps, 0), (0, 0)))[:, -(taps - 1) :]
+    np.testing.assert_array_equal(state.to_numpy(), last)
+
+
+def test_slots_that_are_not_named_stay() -> None:
+    x, weight, held = normal(0, 2, 5, 20), normal(1, 3, 20), normal(2, 4, 2, 20)
+    where = np.array([0, 9], "i4"), np.array([2, 0], "i4")
+    operands = (Tensor(array) for array in (x, weight, held))
+    y, state = ops.causal_conv1d(*operands, Tensor(where[0]), slot=Tensor(where[1]))
+    alone = convolved(np.concatenate([held[0], x[1]]), weight)[2:]
+    np.testing.assert_allclose(y.to_numpy()[0], convolved(x[0], weight), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(y.to_numpy()[1], alone, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(state.to_numpy()[[1, 3]], held[[1, 3]])
+    np.testing.assert_array_equal(state.to_numpy()[[2, 0]], x[:, -2:])
+
+
+@pytest.mark.parametrize(("taps", "channels", "seq"), [(3, 300, 1), (4, 512, 6), (2, 7, 3)])
+@pytest.mark.parametrize("slots", [False, True])
+def test_the_kernel_of_gpus(taps: int, channels: int, seq: int, slots: bool) -> None:
+    """The interpreter of kernels runs it; rows and results are those of CPUs."""
+    rows = 3 if slots else 2
+    x, weight = normal(0, 2, seq, channels), normal(1, taps, channels)
+    held = normal(2, rows, taps - 1, channels)
+    numbers = [np.array(values, "i4") for values in (([5, 0], [2, 1]) if slots else ([5],))]
+    state, y = held.copy(), np.full_like(x, np.nan)
+    run(
+        "causal_convolution",
+        *(state, x, weight, *numbers),
+        into=y,
+        updated=(0,),
+        taps=taps,
+        channels=channels,
+        slots=slots,
+    )
+    at = dict(zip(("position", "slot"), map(Tensor, numbers), strict=False))
+    expected, after = ops.causal_conv1d(Tensor(x), Tensor(weight), Tensor(held), **at)
+    np.testing.assert_allclose(y, expected.to_numpy(), rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(state, after.to_numpy())
+
+
+def kind(*shape: int | str, dtype: DType = DType.float32) -> TensorType:
+    return TensorType(dtype, shape)
+
+
+X, WEIGHT, STATE = kind("b", "s", 6), kind(3, 6), kind("b", 2, 6)
+AT = kind(1, dtype=DType.int32)
+
+
+@pytest.mark.parametrize(
+    ("types", "message"),
+    [
+        ([kind("b", "s", "c"), WEIGHT, STATE, AT], r"\[batch, seq, channels\]"),
+        ([X, kind(3, 5), STATE, AT], r"\[taps, channels\]"),
+        ([X, kind(1, 6), STATE, AT], r"two taps"),
+        ([X, WEIGHT, kind("b", 3, 6), AT], r"\[batch, taps - 1, channels\]"),
+        ([X, WEIGHT, kind(4, 2, 6), AT], r"the batch of x"),
+        ([X, WEIGHT, STATE, kind(1)], r"int32\[1\]"),
+        ([kind("b", "s", 6, dtype=DType.float16), WEIGHT, STATE, AT], r"float32"),
+    ],
+)
+def test_operands_that_do_not_fit(types: list[TensorType], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Graph("g", lambda *x: list(ops.causal_conv1d(*x)), types)
