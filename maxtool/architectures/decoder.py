@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from itertools import islice
 
 from maxtool.architectures.attention_temperature import query_scale
 from maxtool.architectures.cache_layout import Cache, CacheLayout, Location
@@ -13,6 +14,7 @@ from maxtool.architectures.decoder_checks import check_split, problems
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.decoder_layer import DecoderLayer
 from maxtool.architectures.entry import Entry, Limit, Table
+from maxtool.architectures.layer_state import LayerState
 from maxtool.architectures.normalization import stream_norm
 from maxtool.architectures.rope_scaling import BY_LENGTH
 from maxtool.architectures.rotary_angles import Turn, make_rotaries
@@ -70,12 +72,9 @@ class Decoder(Module[[Tensor], Tensor]):
         self.embed = Embedding(config.vocab_size, hidden, dtype)
         if config.position == "learned":
             self.position = PositionEmbedding(config.context_length, hidden, dtype)
-        self.rooms = [
-            form.room(config.window(layer), self.context) for layer in range(config.n_layers)
-        ]
         self.layers = ModuleList(
-            DecoderLayer(config, index, dtype, form, slides=room < self.context)
-            for index, room in enumerate(self.rooms)
+            DecoderLayer(config, index, dtype, form, self.context)
+            for index in range(config.n_layers)
         )
         self.norm = stream_norm(config)
         self.lm_head = Linear(hidden, config.vocab_size, dtype, has_bias=config.lm_head_bias)
@@ -92,7 +91,7 @@ class Decoder(Module[[Tensor], Tensor]):
     def step(self, input_ids: Tensor, position: Tensor, *cache: Tensor) -> Tensor:
         """Logits ``[batch, vocab]`` after the last of tokens ``[batch, seq]``.
 
-        The cache, keys and values of each layer, holds the ``position`` tokens before these, and is
+        The cache, what each layer keeps, holds the ``position`` tokens before these, and is
         written in place. The caller checks that ``position + seq`` does not exceed ``context``.
         """
         return self._step(input_ids, (position, None), cache)
@@ -108,10 +107,11 @@ class Decoder(Module[[Tensor], Tensor]):
         return self._step(input_ids, (position, slot), cache)
 
     def _step(self, input_ids: Tensor, location: Location, cache: Sequence[Tensor]) -> Tensor:
-        count, rest = divmod(len(cache), len(self.rooms))
-        if rest:
-            raise ValueError(f"{len(cache)} buffers of the cache are not as many for each layer")
-        layers = [tuple(cache[at : at + count]) for at in range(0, len(cache), count)]
+        counts = [len(state.buffers) for state in self.states()]
+        if len(cache) != sum(counts):
+            raise ValueError(f"the layers keep {sum(counts)} buffers, not {len(cache)}")
+        rest = iter(cache)
+        layers = [tuple(islice(rest, count)) for count in counts]
         return self._logits(self._hidden(input_ids, location, layers)[:, -1])
 
     def sample(
@@ -136,10 +136,13 @@ class Decoder(Module[[Tensor], Tensor]):
         sizes = {name: size for name in names if (size := getattr(config, name)) is not None}
         windows = [config.window(layer) for layer in range(config.n_layers)]
         sizes |= {"windows": windows} if any(windows) else {}
-        original, kept = config.original_context, min(self.rooms)
+        states = self.states()
+        rooms = [state.room for state in states if state.room is not None]
+        original, kept = config.original_context, min(rooms, default=self.context)
         beyond = BEYOND.get(config.rope_scaling) if self.context > original else None
         sizes |= {beyond: original} if beyond else {}
         sizes |= {"batch": self.form.slots} if self.form.slots > 1 else {}
+        sizes |= {"is_recurrent": True} if any(state.is_fixed for state in states) else {}
         return sizes | ({"kept_positions": kept} if kept < self.context else {})
 
     @property
@@ -148,16 +151,20 @@ class Decoder(Module[[Tensor], Tensor]):
         config, layers = self.config, range(self.config.n_layers)
         turns = {window for layer in layers if (window := config.window(layer)) is not None}
         if config.rope_scaling in BY_LENGTH and any(
-            config.has_rope(layer) and not config.is_local(layer) for layer in layers
+            config.has_attention(layer) and config.has_rope(layer) and not config.is_local(layer)
+            for layer in layers
         ):
             turns.add(config.original_context)
         return tuple(sorted(turns))
 
     @property
     def positions(self) -> Mapping[str, int]:
-        """The axis of positions of each part of each layer's cache."""
-        layers, axes = range(self.config.n_layers), self.form.positions
-        return {f"cache.{layer}.{part}": axes[part] for layer in layers for part in axes}
+        """The axis of positions of each buffer that has one."""
+        return {
+            f"cache.{layer}.{part}": axis
+            for layer, state in enumerate(self.states())
+            for part, axis in state.positions.items()
+        }
 
     @property
     def limits(self) -> Mapping[str, Limit]:
@@ -229,17 +236,19 @@ class Decoder(Module[[Tensor], Tensor]):
     def _set_form(self, form: CacheLayout) -> None:
         self.form = form
         for layer in self.layers:
-            layer.attn.form = form
+            layer.mixer.form = form
 
     def cache(self) -> Mapping[str, BufferType]:
-        """The keys and values of each layer, and their scales, one fixed buffer each."""
-        device = tensor_parallel.one()
-        heads = max(1, self.config.n_kv_heads // (device.count if device else 1))
+        """What each layer keeps of a text, one fixed buffer for each part of it."""
         return {
             f"cache.{layer}.{part}": input_type
-            for layer, room in enumerate(self.rooms)
-            for part, input_type in self.form.buffers(heads, self.config.head_dim, room).items()
+            for layer, state in enumerate(self.states())
+            for part, input_type in state.buffers.items()
         }
+
+    def states(self) -> list[LayerState]:
+        """What each layer keeps, as the module is traced now."""
+        return [layer.mixer.state() for layer in self.layers]
 
     def _hidden(self, input_ids: Tensor, location: Location, cache: list[Cache]) -> Tensor:
         """The normalised hidden state ``[batch, seq, hidden]``."""
@@ -265,6 +274,8 @@ class Decoder(Module[[Tensor], Tensor]):
             factor = query_scale(input_ids, position, temperature, length)
         return [
             (built[config.is_local(layer)] if config.has_rope(layer) else None, factor)
+            if config.has_attention(layer)
+            else (None, None)
             for layer in range(config.n_layers)
         ]
 

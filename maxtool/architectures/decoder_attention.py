@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 from maxtool.architectures.cache_layout import Cache, CacheLayout, Location
 from maxtool.architectures.decoder_config import DecoderConfig
+from maxtool.architectures.layer_state import CachedModule, LayerState
 from maxtool.architectures.normalization import head_norm
 from maxtool.architectures.rotary_angles import Turn, rotated
 from maxtool.architectures.sliding_cache import Seen, read_and_write
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, Weight, ops
-from maxtool.nn import Linear, Module, RMSNorm, parallel
+from maxtool.nn import Linear, RMSNorm, parallel, tensor_parallel
 from maxtool.nn.tensor_parallel import Role
-
-# Hidden state, what positions do, location and cache, to the hidden state and the written cache.
-CachedModule: TypeAlias = Module[
-    [Tensor, Turn, Location, Cache | None], tuple[Tensor, Cache | None]
-]
 
 
 class Attention(CachedModule):
     """Attention in which each head of keys serves several heads of queries.
 
-    A query sees ``window`` keys at most, its own included; None for all. ``slides`` is whether the
-    cache has room for the window alone.
+    A query sees ``window`` keys at most, its own included; None for all. The cache has room for
+    ``context`` positions, or for the window alone where its form slides.
     """
 
     def __init__(
@@ -33,8 +27,7 @@ class Attention(CachedModule):
         window: int | None,
         dtype: DType,
         form: CacheLayout,
-        *,
-        slides: bool = False,
+        context: int,
     ) -> None:
         hidden, dim = config.hidden_size, config.head_dim
         inner, shared = config.n_heads * dim, config.n_kv_heads * dim
@@ -59,10 +52,18 @@ class Attention(CachedModule):
         )
         self.clip = config.qkv_clip
         self.head_dim = dim
-        self.window, self.slides = window, slides
+        self.window, self.room = window, form.room(window, context)
+        self.slides, self.n_kv_heads = self.room < context, config.n_kv_heads
         self.form = form
         self.softcap = config.attention_softcap
         self.scale = dim**-0.5 if config.attention_scale is None else config.attention_scale
+
+    def state(self) -> LayerState:
+        """The keys and values, and their scales."""
+        device = tensor_parallel.one()
+        heads = max(1, self.n_kv_heads // (device.count if device else 1))
+        buffers = self.form.buffers(heads, self.head_dim, self.room)
+        return LayerState(buffers, self.form.positions, self.room)
 
     def forward(
         self, x: Tensor, turn: Turn, location: Location, cache: Cache | None

@@ -20,7 +20,8 @@ POSITIVE = (
     " rope_high_freq_factor rope_beta_fast rope_beta_slow rope_attention_factor rope_local_theta"
     " sliding_window attention_scale attention_softcap logits_softcap embed_scale residual_scale"
     " logits_scale qkv_clip temperature temperature_context n_experts n_experts_used expert_size"
-    " expert_groups expert_groups_used expert_scale swiglu_limit swiglu_alpha shared_expert_size"
+    " expert_groups expert_groups_used expert_scale swiglu_limit swiglu_alpha"
+    " shared_expert_size conv_taps"
 )
 NOT_NEGATIVE = ("norm_eps", "rope_mscale", "rope_mscale_all_dim")
 
@@ -56,7 +57,7 @@ MEANINGLESS_WITHOUT = {
 # The option that says the type of a norm, by the prefix of its options.
 NORM_TYPES = {"": "norm", "qk_": "qk_norm_type"}
 
-PER_LAYER = ("rope_layers", "sliding_layers", "expert_layers")
+PER_LAYER = ("rope_layers", "sliding_layers", "expert_layers", "attention_layers")
 
 
 def problems(config: DecoderConfig) -> list[str]:
@@ -98,6 +99,14 @@ def _norms_and_windows(config: DecoderConfig) -> Iterator[str]:
         yield "sliding_layers without a sliding_window"
 
 
+def _mixers(config: DecoderConfig) -> Iterator[str]:
+    has_others = len(config.attention_layers or ()) == config.n_layers and config.recurrent_layers
+    if has_others and config.conv_taps is None:
+        yield "attention_layers without a layer's attention needs conv_taps"
+    if config.conv_taps == 1:
+        yield "conv_taps is 1: a convolution over time looks at two tokens at least"
+
+
 RULES: tuple[Rule, ...] = (
     _out_of_range,
     partial(unsupported, choices=CHOICES),
@@ -106,6 +115,7 @@ RULES: tuple[Rule, ...] = (
     _heads,
     *rope_checks.RULES,
     _norms_and_windows,
+    _mixers,
     *expert_checks.RULES,
 )
 
@@ -135,6 +145,9 @@ def _unequal(config: DecoderConfig, count: int) -> Iterator[str]:
     for name in (*heads, *_inner_sizes(config)):
         if (size := getattr(config, name)) % count:
             yield f"{name} is {size}, which makes no {count} equal parts"
+    if count > 1 and (layers := config.recurrent_layers):
+        listed = f"{len(layers)} layers, the first of them {layers[0]}"
+        yield f"{listed}, keep a state of fixed size, of which no device can have a part"
     for name, kind, reason in UNSPLIT:
         if getattr(config, name) == kind and count > 1:
             yield f"{name} is {kind!r}: {reason}"

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from maxtool.architectures.attention_options import AttentionOptions
 from maxtool.architectures.config import MAX_POSITIONS
 from maxtool.architectures.expert_options import ExpertOptions
+from maxtool.architectures.mixer_options import MixerOptions
 from maxtool.architectures.rope_options import RopeOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecoderConfig(ExpertOptions, AttentionOptions, RopeOptions):
+class DecoderConfig(ExpertOptions, MixerOptions, AttentionOptions, RopeOptions):
     """The options of a decoder, in groups that it inherits; ``x`` is the residual stream."""
 
     norm: str = "rms"  # ``rms``, or ``layer`` for mean and variance

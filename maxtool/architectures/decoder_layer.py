@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from maxtool.architectures.cache_layout import Cache, CacheLayout, Location
-from maxtool.architectures.decoder_attention import Attention, CachedModule
+from maxtool.architectures.decoder_attention import Attention
 from maxtool.architectures.decoder_config import DecoderConfig
+from maxtool.architectures.layer_state import CachedModule, Mixer
 from maxtool.architectures.mixture_of_experts import MixtureOfExperts
 from maxtool.architectures.mlp import MLPS, PlainMLP
 from maxtool.architectures.normalization import Norm, stream_norm
 from maxtool.architectures.rotary_angles import Turn
+from maxtool.architectures.short_convolution import ShortConvolution
 from maxtool.dtype import DType
 from maxtool.graph import Tensor
 
@@ -26,11 +28,12 @@ PARALLEL = ("parallel", "parallel_shared")
 class DecoderLayer(CachedModule):
     """Attention and MLP, one after the other or side by side, each added to the residual stream.
 
-    A norm that the form of block has not is None, and changes nothing.
+    What stands in the place of attention, if anything does, has its norms. A norm that the form of
+    block has not is None, and changes nothing.
     """
 
     def __init__(
-        self, config: DecoderConfig, index: int, dtype: DType, form: CacheLayout, *, slides: bool
+        self, config: DecoderConfig, index: int, dtype: DType, form: CacheLayout, context: int
     ) -> None:
         def norm(name: str) -> Norm | None:
             if name not in NORMS[config.block]:
@@ -38,7 +41,11 @@ class DecoderLayer(CachedModule):
             return stream_norm(config)
 
         self.attn_norm = norm("attn_norm")
-        self.attn = Attention(config, config.window(index), dtype, form, slides=slides)
+        self.has_attention = config.has_attention(index)
+        if self.has_attention:
+            self.attn = Attention(config, config.window(index), dtype, form, context)
+        else:
+            self.conv = ShortConvolution(config, dtype, form)
         self.attn_post_norm = norm("attn_post_norm")
         self.mlp_norm = norm("mlp_norm")
         self.mlp = _make_mlp(config, index, dtype)
@@ -46,12 +53,17 @@ class DecoderLayer(CachedModule):
         self.is_parallel = config.block in PARALLEL
         self.residual_scale = config.residual_scale
 
+    @property
+    def mixer(self) -> Mixer:
+        """The part through which tokens know of those before them."""
+        return self.attn if self.has_attention else self.conv
+
     def forward(
         self, x: Tensor, turn: Turn, location: Location, cache: Cache | None
     ) -> tuple[Tensor, Cache | None]:
         """Map ``[batch, seq, hidden]`` to the same shape; returns the updated cache too."""
         first = _normed(self.attn_norm, x)
-        mixed, cache = self.attn(first, turn, location, cache)
+        mixed, cache = self.mixer(first, turn, location, cache)
         after = self._added(x, _normed(self.attn_post_norm, mixed))
         if not self.is_parallel:
             second = _normed(self.mlp_norm, after)

@@ -94,6 +94,7 @@ class GenerationWork(ModelWork):
         super().__init__(manifest)
         self._windows: list[Any] = manifest.root.get("windows") or []
         self._caches = list(_caches(manifest))
+        self._fixed = _fixed(manifest)
 
     def prefill(self, length: int) -> Work:
         """Reading a prompt from the start: the head is for its last token alone."""
@@ -125,7 +126,8 @@ class GenerationWork(ModelWork):
 
     def _moved(self, last: int, rows: int) -> float:
         """Bytes of the caches that are read for a query at position ``last``, and written."""
-        return sum(size * (self._visible(layer, last) + rows) for layer, size in self._caches)
+        held = sum(size * (self._visible(layer, last) + rows) for layer, size in self._caches)
+        return held + self._fixed
 
     def _attention(self, seen: dict[int, int]) -> int:
         """Multiply-adds of attention: scores, and sums of values."""
@@ -186,6 +188,12 @@ def _widths(weights: Iterable[WeightSpec]) -> Iterator[tuple[int, int]]:
     for spec in weights:
         if match := ATTENTION_OUTPUT.fullmatch(spec.name):
             yield int(match[1]), spec.logical[-1]
+
+
+def _fixed(manifest: Manifest) -> float:
+    """Bytes of the states of fixed size of a text, which each call reads and writes."""
+    fixed = (s for s in manifest.state if CACHE.match(s.name) and s.positions is None)
+    return 2 * sum(spec.nbytes() for spec in fixed) / manifest.batch
 
 
 def _caches(manifest: Manifest) -> Iterator[tuple[int, float]]:

@@ -50,7 +50,7 @@ class Oracle:
         c, at = self.c, f"layers.{layer}."
 
         def attention(y: Array) -> Array:
-            return self._attention(layer, y)
+            return self._attention(layer, y) if c.has_attention(layer) else self._convolved(at, y)
 
         def mlp(y: Array) -> Array:
             return self._experts(at, y) if self._has_experts(layer) else self._mlp(at, y)
@@ -172,6 +172,15 @@ class Oracle:
             mixed = mixed / (1 + np.exp(-self._linear(at + "gate", x)))
         mixed = self._norm(at + "norm", mixed, "rms") if c.sub_norms else mixed
         return self._linear(at + "o", mixed)
+
+    def _convolved(self, at: str, x: Array) -> Array:
+        at += "conv."
+        gated = self._linear(at + "before", x) * self._linear(at + "inner", x)
+        taps = self.w[at + "weight"]
+        columns = zip(gated.T, taps[::-1].T, strict=True)
+        mixed = np.stack([np.convolve(*pair)[: len(x)] for pair in columns], axis=1)
+        mixed = mixed + self.w.get(at + "bias", 0)
+        return self._linear(at + "out", self._linear(at + "after", x) * mixed)
 
     def _head_norms(self, at: str, q: Array, k: Array) -> tuple[Array, Array]:
         kind = self.c.qk_norm_type

@@ -40,6 +40,7 @@ PLAN: tuple[Mapping[int, int], ...] = (
 KINDS: dict[str, dict[str, Any]] = {
     "full": {},
     "sliding": {"sliding_window": 5, "sliding_layers": (True, False, True)},
+    "convolved": {"conv_taps": 3, "conv_bias": True, "attention_layers": (False, True, False)},
     "learned": {"position": "learned"},
     "experts": {"n_experts": 3, "n_experts_used": 2},
     "by length": {

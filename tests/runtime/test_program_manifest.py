@@ -92,6 +92,7 @@ HOSTILE: dict[str, tuple[str, object]] = {
     "reread beyond the context": ("reread_beyond", CONTEXT),
     "read whole beyond the context": ("read_whole_beyond", CONTEXT),
     "a window as long as the context": ("kept_positions", CONTEXT),
+    "a state of all tokens that is not there": ("is_recurrent", True),
     "weights over each other": ("weights/tensors/2/offset", 0),
     "a gap between weights": ("weights/tensors/2/offset", CONTEXT * VOCAB * 4 + 128),
     "packed into another size": ("weights/tensors/0/unpacked", [CONTEXT, VOCAB]),

@@ -104,6 +104,8 @@ def _placed(manifest: ManifestParser) -> Iterator[str]:
         if not 0 <= axis < len(spec.shape) or spec.shape[axis] not in rooms:
             context = f"a context of {manifest.context}"
             yield f"{spec} of the state is not for {context}, along axis {axis}"
+    if manifest.is_recurrent and all(spec.positions is not None for spec in manifest.state):
+        yield "'is_recurrent' is set, and no part of the state is of all tokens"
     for name in ("reread_beyond", "read_whole_beyond", "kept_positions"):
         count = getattr(manifest, name)
         if count is not None and count >= (manifest.context or 0):

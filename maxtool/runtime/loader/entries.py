@@ -87,13 +87,19 @@ class EntryRunner:
         spans = spans_of(entry, inputs)
         for slot, first, _ in spans:
             if not state.holds_before(first, slot):
-                length = state.lengths[slot]
-                kept = f"the last {self.manifest.kept_positions} of {length} positions"
-                what = f"layers with a window hold {kept}: nothing can be read at position {first}"
+                holds = self._held(state.lengths[slot])
+                what = f"{holds}: nothing can be read at position {first}"
                 raise DoesNotFit(what, hint="begin at position 0 again, or with a new state")
         for slot, _, end in spans:
             state.lengths[slot] = end
         return state.parts
+
+    def _held(self, length: int) -> str:
+        """Describe what a state holds of a text, where that is not each of its positions."""
+        if self.manifest.is_recurrent:
+            return f"layers hold a state of all {length} tokens, which go on behind them"
+        kept = f"the last {self.manifest.kept_positions} of {length} positions"
+        return f"layers with a window hold {kept}"
 
     def _fitting(self, state: State | None, dims: Mapping[str, int]) -> State:
         """The state given, which must be of this model and these sizes; new memory if None."""

@@ -49,7 +49,8 @@ class Execution:
         """Zeroed state for the given sizes of named dimensions."""
         manifest = self._manifest
         device, kept = [self.processor], manifest.kept_positions
-        make = partial(State, device, manifest.state, dims, kept, manifest.batch)
+        shape = manifest.state, dims, kept, manifest.batch
+        make = partial(State, device, *shape, is_recurrent=manifest.is_recurrent)
         try:
             return make()
         except MachineLacks:

@@ -49,10 +49,13 @@ class State:
         dims: Mapping[str, int],
         kept: int | None = None,
         slots: int = 1,
+        *,
+        is_recurrent: bool = False,
     ) -> None:
         """Make room for texts in ``slots``.
 
-        ``kept`` is how many of the last positions it holds in every layer; None for all.
+        ``kept`` is how many of the last positions it holds in every layer; None for all. Of a text
+        that ``is_recurrent`` layers have read, no token can be taken back.
         """
         import tvm_ffi
 
@@ -60,7 +63,7 @@ class State:
         if wrong := [name for name in sorted(named) if dims.get(name, 0) < 1]:
             raise BadUsage(f"a state needs the sizes of {', '.join(wrong)}, from 1 up")
         self.specs, self.dims = specs, {name: dims[name] for name in named}
-        self.lengths, self._kept = [0] * slots, kept
+        self.lengths, self._kept, self._is_recurrent = [0] * slots, kept, is_recurrent
         self._tensors = [
             (device, [device.zeros(spec.sizes(dims), spec.dtype) for spec in specs])
             for device in devices
@@ -77,16 +80,20 @@ class State:
 
         With windows it holds the last positions alone: once they have begun to overwrite each
         other, a text goes on at its end or begins anew. At the last position it goes on, too: what
-        that one has overwritten is out of its own window.
+        that one has overwritten is out of its own window. With layers that each token changes as a
+        whole, it goes on at its end alone.
         """
         length = self.lengths[slot]
+        if self._is_recurrent:
+            return position in (0, length)
         overwritten = self._kept is not None and length > self._kept
         return not overwritten or position == 0 or position >= length - 1
 
     def copy(self, count: int, source: int, target: int) -> None:
         """Copy the first ``count`` positions of a slot to another one, which loses what it held.
 
-        Slots are in the memory of a CPU. Of layers that have overwritten positions, all is copied.
+        Slots are in the memory of a CPU. Of layers that have overwritten positions, all is copied,
+        and of those whose state is of all tokens.
         """
         self.lengths[target] = self.lengths[source]
         for array, spec in zip(self.arrays, self.specs, strict=True):

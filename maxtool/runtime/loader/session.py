@@ -82,9 +82,11 @@ class Session:
         self._slot.reads(start, len(before))
         decoder.begin(before, start, chooser.draws(count), chooser.sampling)
         self.ids += before[start:]
+        self._state.lengths[0] = len(before)
         for more in reversed(range(count)):
             if more:
                 decoder.step(more - 1)
+                self._state.lengths[0] += 1
             token = decoder.read()
             chooser.skip()
             if more:

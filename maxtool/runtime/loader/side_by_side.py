@@ -72,9 +72,8 @@ class SideBySide:
         """Give a free slot to a text, which the next steps read."""
         place = Place(self._free[-1], text)
         if self._held:
-            slot = max(self._free, key=lambda one: common_length(self._held[one.number], text.ids))
-            common = min(common_length(self._held[slot.number], text.ids), len(text.ids) - 1)
-            text.read = text.reused = slot.reusable(common, len(text.ids))
+            slot = max(self._free, key=lambda one: self._known(one, text))
+            text.read = text.reused = self._known(slot, text)[0]
             place = self._follower(slot, text)
         self._free.remove(place.slot)
         self._running.append(place)
@@ -102,14 +101,29 @@ class SideBySide:
         if self._held:
             self._held[place.slot.number] = text.ids[: text.read]
 
+    def _known(self, slot: Slot, text: Text) -> tuple[int, int]:
+        """How many tokens of a text a slot holds that it may rely on, and how many in any way."""
+        common = min(common_length(self._held[slot.number], text.ids), len(text.ids) - 1)
+        return slot.reusable(common, len(text.ids)), common
+
     def _follower(self, slot: Slot, text: Text) -> Place:
         """The place of a text, which waits where another one has, or is to have, more of it."""
         found = Place(slot, text)
+        if self._model.manifest.is_recurrent:
+            return self._same(found)
         for place in self._running:
             common = common_length(place.text.ids, text.ids)
             gain = common - max(found.common, text.read)
             if gain >= LEAST or (gain > 0 and common == len(text.ids)):
                 found = Place(slot, text, place, common)
+        return found
+
+    def _same(self, found: Place) -> Place:
+        """The place of a text that waits for an equal one: a state is of all tokens, or of none."""
+        for place in self._running:
+            if place.text.read < len(place.text.ids) and place.text.ids == found.text.ids:
+                found.reader, found.common = place.reader or place, len(found.text.ids)
+                return found
         return found
 
     def _share(self, place: Place) -> None:

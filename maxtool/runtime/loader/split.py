@@ -47,7 +47,8 @@ class SplitExecution:
         """Zeroed state on every device."""
         processors, manifest = [member.processor for member in self._members], self._manifest
         kept = manifest.kept_positions
-        return State(processors, manifest.state, dims, kept, manifest.batch)
+        shape = manifest.state, dims, kept, manifest.batch
+        return State(processors, *shape, is_recurrent=manifest.is_recurrent)
 
     def text_memory(self) -> TextMemory:
         """The memory of one text; tokens are picked on the host, where the devices meet anyway."""

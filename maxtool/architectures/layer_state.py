@@ -1,0 +1,59 @@
+"""What the layers of a decoder keep of a text, each as it says itself.
+
+Attention keeps something of each position, or of the last ones: a text can go on from any position
+that is there. Other layers keep a state of fixed size, which each token changes: a text goes on at
+its end alone, or begins anew at position 0, where a state counts as zeros whatever it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from maxtool.architectures.cache_layout import Cache, CacheLayout, Location
+from maxtool.architectures.rotary_angles import Turn
+from maxtool.graph import BufferType, Tensor
+from maxtool.nn import Module
+
+# Hidden state, what positions do, location and cache, to the hidden state and the written cache.
+CachedModule: TypeAlias = Module[
+    [Tensor, Turn, Location, Cache | None], tuple[Tensor, Cache | None]
+]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerState:
+    """The buffers of one layer, by name."""
+
+    buffers: Mapping[str, BufferType]
+    # The axis of positions of each of them that has one.
+    positions: Mapping[str, int] = field(default_factory=dict)
+    # Positions that those have room for; None where there are none.
+    room: int | None = None
+
+    @property
+    def is_fixed(self) -> bool:
+        """Return whether any buffer is of fixed size, so that no token can be taken back."""
+        return not self.buffers.keys() <= self.positions.keys()
+
+
+class Mixer(Protocol):
+    """The part of a layer through which tokens know of those before them.
+
+    Attributes:
+        form: How what it keeps lies in memory.
+    """
+
+    form: CacheLayout
+
+    def state(self) -> LayerState:
+        """What it keeps of a text; of a part of the heads where it is traced for one device."""
+
+    def __call__(
+        self, x: Tensor, turn: Turn, location: Location, cache: Cache | None, /
+    ) -> tuple[Tensor, Cache | None]:
+        """Mix ``x [batch, seq, hidden]``, which begins at ``location``, with what is kept.
+
+        Returns the written buffers too, in the order of :meth:`state`; None without a cache.
+        """
