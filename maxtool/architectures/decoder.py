@@ -239,7 +239,7 @@ class Decoder(Module[[Tensor], Tensor]):
             layer.mixer.form = form
 
     def cache(self) -> Mapping[str, BufferType]:
-        """What each layer keeps of a text, one fixed buffer for each part of it."""
+        """The buffers of a text, one fixed one for each part of what a layer keeps."""
         return {
             f"cache.{layer}.{part}": input_type
             for layer, state in enumerate(self.states())
@@ -247,7 +247,7 @@ class Decoder(Module[[Tensor], Tensor]):
         }
 
     def states(self) -> list[LayerState]:
-        """What each layer keeps, as the module is traced now."""
+        """The state of each layer, as the module is traced now."""
         return [layer.mixer.state() for layer in self.layers]
 
     def _hidden(self, input_ids: Tensor, location: Location, cache: list[Cache]) -> Tensor:

@@ -1,4 +1,4 @@
-"""What the layers of a decoder keep of a text, each as it says itself.
+"""States of the layers of a decoder: what each keeps of a text, as it says itself.
 
 Attention keeps something of each position, or of the last ones: a text can go on from any position
 that is there. Other layers keep a state of fixed size, which each token changes: a text goes on at
@@ -48,7 +48,7 @@ class Mixer(Protocol):
     form: CacheLayout
 
     def state(self) -> LayerState:
-        """What it keeps of a text; of a part of the heads where it is traced for one device."""
+        """The buffers of a text; of a part of the heads where it is traced for one device."""
 
     def __call__(
         self, x: Tensor, turn: Turn, location: Location, cache: Cache | None, /

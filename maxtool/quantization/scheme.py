@@ -17,10 +17,11 @@ from maxtool.quantization.mixes import ALIASES, MIXES, Mix, ModelFacts, Role, Sp
 StoredType: TypeAlias = DType | E
 Shape: TypeAlias = tuple[int, ...]
 
-# Tensors that llama.cpp only takes as float32: norms, biases, routers of experts, embeddings of
-# positions and token types.
+# Tensors that llama.cpp only takes as float32: norms, biases, routers of experts, convolutions over
+# time, embeddings of positions and token types.
 ALWAYS_FLOAT32 = re.compile(
     r"_norm\.weight$|(?<!\.weight)$|\.ffn_gate_inp(_shexp)?\.weight$"
+    r"|\.shortconv\.conv\.weight$"
     r"|^(position_embd|token_types)\.weight$"
 )
 ROLES: Mapping[Role, re.Pattern[str]] = {

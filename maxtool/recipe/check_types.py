@@ -34,8 +34,8 @@ def _codecs(field: Field, recipe: Recipe) -> Iterator[str]:
             if name in recipe.fields and recipe.fields[name].type not in types:
                 yield f"the codec {way.codec} needs {needed} as {name!r}"
         for name in codec.writes_with:
-            if name not in recipe.fields or recipe.fields[name].type != "str":
-                yield f"the codec {way.codec} needs a text as {name!r}"
+            if name not in recipe.fields or recipe.fields[name].type not in ("str", "flags"):
+                yield f"the codec {way.codec} needs a text or flags as {name!r}"
 
 
 def _formulas(field: Field, recipe: Recipe) -> Iterator[str]:

@@ -32,4 +32,4 @@ class Codec:
     types: tuple[str, ...]  # of the fields it serves
     keys: tuple[str, ...] = ("any",)  # of each key's value, a row of fieldtypes.TYPES, or "any"
     needs: Mapping[str, str] = field(default_factory=dict)  # other fields, and what they may be
-    writes_with: tuple[str, ...] = ()  # texts that write alone looks at: they may come later
+    writes_with: tuple[str, ...] = ()  # texts and flags that write alone takes: they may come later

@@ -6,7 +6,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from maxtool.recipe.codec_type import NUMBER, NUMBER_OR_NULL, Codec, Raws, Unspellable
+from maxtool.recipe.codec_type import (
+    NUMBER,
+    NUMBER_OR_NULL,
+    Codec,
+    Raws,
+    Unspellable,
+)
 from maxtool.recipe.expressions import Undefined, Values, is_number, same
 from maxtool.recipe.keys import short
 
@@ -147,6 +153,37 @@ def _read_share(raws: Raws, values: Values) -> Any:  # noqa: ANN401
     return rotated if share is None else int(share * values["head_dim"])
 
 
+# --- LFM2 ----------------------------------------------------------------------------------------
+
+
+def _read_adjusted(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
+    """Read a width that is a third less and rounded up, as transformers has it, or as it stands."""
+    switch, factor, multiple, first, width = raws
+    width = width if first is None else first
+    if switch is False or not is_number(width):
+        return width
+    adjusted = int((1.0 if factor is None else factor) * int(2 * width / 3))
+    multiple = 256 if multiple is None else multiple
+    return -(-adjusted // multiple) * multiple
+
+
+def _read_heads(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
+    """Read the number that all layers have in which it is not 0; null where it is everywhere."""
+    (counts,) = raws
+    if not isinstance(counts, list | tuple):
+        return counts
+    several = {count for count in counts if count != 0}
+    if len(several) > 1:
+        raise Undefined(f"layers have {short(counts)} heads of keys, of which one number is read")
+    return next(iter(several), None)
+
+
+def _write_heads(value: int, values: Values) -> Raws:
+    """Write the number of each layer, 0 for those without attention."""
+    flags = values["attention_layers"] or (True,) * values["n_layers"]
+    return ([value if flag else 0 for flag in flags],)
+
+
 # --- Falcon --------------------------------------------------------------------------------------
 
 
@@ -245,6 +282,19 @@ FIELD_CODECS: Mapping[str, Codec] = {
         types=("float",),
         keys=("bool",),
         needs={"hidden_size": NUMBER},
+    ),
+    "adjusted_width": Codec(
+        read=_read_adjusted,
+        write=lambda value, _: (False, None, None, None, value),
+        types=("int",),
+        keys=("bool", "float", "int", "any", "any"),
+    ),
+    "heads_of_layers": Codec(
+        read=_read_heads,
+        write=_write_heads,
+        types=("int",),
+        needs={"n_layers": NUMBER},
+        writes_with=("attention_layers",),
     ),
     "unit_mscale": Codec(
         read=lambda _raws, values: None if values["rope_mscale_all_dim"] is None else 1.0,

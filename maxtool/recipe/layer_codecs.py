@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from maxtool.recipe.codec_type import FLAGS_OR_NULL, NUMBER_OR_NULL, Codec, Raws, Unspellable
+from maxtool.recipe.codec_type import (
+    FLAGS_OR_NULL,
+    NUMBER,
+    NUMBER_OR_NULL,
+    Codec,
+    Raws,
+    Unspellable,
+)
 from maxtool.recipe.expressions import Undefined, Values
 from maxtool.recipe.keys import short
 
@@ -174,6 +181,38 @@ def _write_rotated(flags: Flags, values: Values) -> Raws:
     return ()
 
 
+KINDS_OF_LAYERS = {"full_attention": True, "conv": False}
+
+
+def _read_attention(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Read the kind of each layer, or where there is none the numbers of those with attention."""
+    numbers, listed = raws
+    if listed is not None:
+        return [
+            KINDS_OF_LAYERS.get(item, item) if isinstance(item, str) else item for item in listed
+        ]
+    if numbers is None:
+        return None
+    if not isinstance(numbers, list | tuple):
+        raise Undefined(f"{short(numbers)} is not a list of numbers of layers")
+    return tuple(layer in numbers for layer in range(values["n_layers"]))
+
+
+def _write_attention(flags: Flags, _values: Values) -> Raws:
+    names = {own: name for name, own in KINDS_OF_LAYERS.items()}
+    return None, [names[flag] for flag in flags]
+
+
+def _read_with_heads(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
+    """Read the layers with keys from how many heads of them each has."""
+    (counts,) = raws
+    return [count != 0 for count in counts] if isinstance(counts, list | tuple) else None
+
+
+def _write_with_heads(flags: Flags, values: Values) -> Raws:
+    return ([values["n_kv_heads"] if flag else 0 for flag in flags],)
+
+
 _LISTED = _flags(_read_layer_types, _write_layer_types)
 _PERIOD = _flags(_read_period, _write_period)
 _FIRST = _flags(_read_first, _write_first)
@@ -197,6 +236,10 @@ LAYER_CODECS: Mapping[str, Codec] = {
         types=("flags",),
         keys=(),
         needs={"sliding_window": NUMBER_OR_NULL, "sliding_layers": FLAGS_OR_NULL},
+    ),
+    "layers_of_attention": Codec(_read_attention, _write_attention, ("flags",), ("any", "any")),
+    "layers_with_heads": Codec(
+        _read_with_heads, _write_with_heads, ("flags",), needs={"n_kv_heads": NUMBER}
     ),
     "from_layer": _FIRST,
     "qwen2_moe_windows": _windowed(_either(_LISTED, _flags(_read_alternating, _write_alternating))),

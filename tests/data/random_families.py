@@ -283,6 +283,23 @@ def _gpt_oss(draw: Draw) -> Config:
     return experts(draw, config, "num_local_experts") | listed | {"hidden_act": "silu"}
 
 
+def _lfm2(draw: Draw) -> Config:
+    config = usual(
+        draw,
+        conv_bias=FLAGS,
+        conv_L_cache=st.integers(2, 5),
+        block_auto_adjust_ff_dim=FLAGS,
+        block_ffn_dim_multiplier=st.sampled_from([1.0, 0.75, 1.3]),
+        block_multiple_of=st.integers(1, 9),
+    )
+    layers = config["num_hidden_layers"]
+    kinds_of_layers = st.sampled_from(["conv", "full_attention"])
+    listed = draw(st.lists(kinds_of_layers, min_size=layers, max_size=layers))
+    listed[draw(st.integers(0, layers - 1))] = "full_attention"  # one that transformers counts by
+    config = renamed(without(config, "hidden_act"), {"rms_norm_eps": "norm_eps"})
+    return config | ({"layer_types": listed} if draw(FLAGS) else {"full_attn_idxs": [layers - 1]})
+
+
 FURTHER: Mapping[str, Callable[[Draw], Config]] = {
     "gemma": _gemma,
     "olmo": _olmo,
@@ -308,6 +325,7 @@ FURTHER: Mapping[str, Callable[[Draw], Config]] = {
     "minimax_m2": _minimax_m2,
     "afmoe": _afmoe,
     "gpt_oss": _gpt_oss,
+    "lfm2": _lfm2,
 }
 
 SILU = {"hidden_act": "silu"}
@@ -327,13 +345,14 @@ FURTHER_GRANTED: Mapping[str, Config] = {
     "qwen2_moe": SILU | {"norm_topk_prob": False, "decoder_sparse_step": 1, "mlp_only_layers": []},
     "afmoe": SILU | {"attention_bias": False, "mup_enabled": True, "global_attn_every_n_layers": 4},
     "gpt_oss": SILU | {"swiglu_limit": 7.0, "swiglu_alpha": 1.702},
+    "lfm2": {"conv_bias": False},
     "phi": {"hidden_act": "gelu_new", "qk_layernorm": False, "tie_word_embeddings": False},
 }
 # Architectures of llama.cpp that keep the factors of rotary frequencies, and those whose converter
 # writes no scaling, or one in the place of others.
 FURTHER_FACTORS_KEPT = ("arcee", "internlm3")
 # Those whose converter writes each layer's kind of attention.
-LISTED = ("exaone4", "olmo3")
+LISTED = ("exaone4", "lfm2", "olmo3")
 UNSCALED = ("cohere", "cohere2", "gemma", "nemotron", "phi", "stablelm")
 # Families that say something else, or nothing, in the keys of transformers 4.
 NEWER_ALONE = ("gpt_oss", "olmo3")

@@ -37,6 +37,8 @@ VALUES: dict[str, Any] = {
     "expert_size": 48,
     "block": "parallel",
     "rope_layers": (True, True, True, False, True, True),
+    "attention_layers": (False, True, False, False, True, False),
+    "n_kv_heads": 2,
 }
 
 
@@ -66,6 +68,10 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "window_if_switched": st.none() | SIZES,
     "falcon_block": st.sampled_from(["pre", "parallel", "parallel_shared"]),
     "falcon_kv_heads": SIZES,
+    "heads_of_layers": SIZES,
+    "adjusted_width": SIZES,
+    "layers_of_attention": FLAGS,
+    "layers_with_heads": FLAGS,
     "period": periodic(),
     "layer_types_or_period": FLAGS,
     "flags_or_period": FLAGS,
@@ -125,6 +131,34 @@ def test_values_of_other_codecs_are_written_or_refused(name: str, data: st.DataO
     except Unspellable:
         return
     assert same(read, value)
+
+
+@pytest.mark.parametrize(
+    ("raws", "width"),
+    [
+        ((None, None, None, None, 12288), 8192),
+        ((True, 1.0, 256, 6656, 1), 4608),
+        ((True, 1.3, 5, None, 30), 30),
+        ((False, 1.3, 5, 30, None), 30),
+        ((True, 1.0, 256, "many", None), "many"),
+    ],
+)
+def test_widths_as_transformers_adjusts_them(raws: tuple[Any, ...], width: Any) -> None:
+    assert CODECS["adjusted_width"].read(raws, VALUES) == width
+
+
+def test_kinds_of_layers_by_their_heads_and_by_number() -> None:
+    heads, layers = CODECS["heads_of_layers"], CODECS["layers_of_attention"]
+    assert heads.read([[0, 4, 0, 4]], VALUES) == 4
+    assert (heads.read([4], VALUES), heads.read([[0, 0]], VALUES)) == (4, None)
+    with pytest.raises(Undefined, match="heads of keys"):
+        heads.read([[2, 4]], VALUES)
+    numbered = (False, True, False, False, True, False)
+    assert layers.read([[1, 4], None], VALUES) == numbered
+    assert layers.read([None, None], VALUES) is None
+    assert layers.read([[0], ["conv", "mamba"]], VALUES) == [False, "mamba"]
+    with pytest.raises(Undefined, match="not a list of numbers of layers"):
+        layers.read([3, None], VALUES)
 
 
 @pytest.mark.parametrize(("heads", "raws"), [(1, (None, None, True)), (4, (None, None, False))])

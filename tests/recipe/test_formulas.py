@@ -122,7 +122,9 @@ def test_a_codec_needs_numbers(folder: Path) -> None:
 
 def test_a_codec_needs_a_text(folder: Path) -> None:
     way = {"keys": ["new", "heads", "multi"], "codec": "falcon_kv_heads"}
-    with pytest.raises(ConfigurationError, match="falcon_kv_heads needs a text as 'block'"):
+    with pytest.raises(
+        ConfigurationError, match="falcon_kv_heads needs a text or flags as 'block'"
+    ):
         recipe_of(folder, {"type": "int", "hf": way})
 
 

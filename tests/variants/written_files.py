@@ -35,11 +35,13 @@ ADDED_TO: Mapping[str, tuple[str, ...]] = {
 # Keys that stand elsewhere than in llama.cpp's files.
 YARN = ("yarn_beta_fast", "yarn_beta_slow", "yarn_attn_factor", "original_context_length")
 UNORDERED: Mapping[str, tuple[str, ...]] = {"gemma3_text": YARN}
-# Said in other ways by what is written back: whether factors are Llama 3's is not in the file.
+# Said in other ways by what is written back: whether factors are Llama 3's is not in the file, nor
+# what LFM2's width was before it was adjusted.
 OTHERWISE = frozenset(
     (
         *("new_decoder_architecture", "num_ln_in_parallel_attn", "partial_rotary_factor"),
         *("rope_parameters", "rotary_pct", "use_sliding_window"),
+        *("block_auto_adjust_ff_dim", "intermediate_size"),
     )
 )
 FACTORS = ("rope_factors", "rope_freqs")

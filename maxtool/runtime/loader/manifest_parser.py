@@ -65,7 +65,7 @@ class ManifestParser:
         # What layers with a window hold of a text: its last positions, so many of them.
         self.kept_positions = self._count(root, "kept_positions")
         # Whether layers keep a state that each token changes, so that no token is taken back.
-        self.is_recurrent = bool(self._get(root, "is_recurrent", (bool, type(None))))
+        self.is_recurrent = "is_recurrent" in root and get(root, "is_recurrent", bool)
         self.target = self._target(root)
         limits = get(root, "limits", (dict, type(None))) or {}
         self.limits: dict[str, Limit] = {name: self._limit(name, x) for name, x in limits.items()}

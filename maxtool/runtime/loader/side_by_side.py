@@ -102,7 +102,7 @@ class SideBySide:
             self._held[place.slot.number] = text.ids[: text.read]
 
     def _known(self, slot: Slot, text: Text) -> tuple[int, int]:
-        """How many tokens of a text a slot holds that it may rely on, and how many in any way."""
+        """The number of tokens that a text may rely on in a slot, and of those in common."""
         common = min(common_length(self._held[slot.number], text.ids), len(text.ids) - 1)
         return slot.reusable(common, len(text.ids)), common
 
