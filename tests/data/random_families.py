@@ -300,6 +300,24 @@ def _lfm2(draw: Draw) -> Config:
     return config | ({"layer_types": listed} if draw(FLAGS) else {"full_attn_idxs": [layers - 1]})
 
 
+def _lfm2_moe(draw: Draw) -> Config:
+    config = _lfm2(draw)
+    for key in ("block_auto_adjust_ff_dim", "block_ffn_dim_multiplier", "block_multiple_of"):
+        config.pop(key)
+    layers = config["num_hidden_layers"]
+    if (numbers := config.pop("full_attn_idxs", None)) is not None:
+        kinds_of_layers = {True: "full_attention", False: "conv"}
+        config["layer_types"] = [kinds_of_layers[layer in numbers] for layer in range(layers)]
+    options = {
+        "moe_intermediate_size": draw(st.integers(3, 21)),
+        "num_dense_layers": draw(st.integers(0, layers - 1)),
+        "use_expert_bias": draw(FLAGS),
+        "norm_topk_prob": draw(FLAGS),
+        "routed_scaling_factor": draw(st.floats(0.5, 3.0)),
+    }
+    return experts(draw, config, "num_experts") | options
+
+
 FURTHER: Mapping[str, Callable[[Draw], Config]] = {
     "gemma": _gemma,
     "olmo": _olmo,
@@ -326,6 +344,7 @@ FURTHER: Mapping[str, Callable[[Draw], Config]] = {
     "afmoe": _afmoe,
     "gpt_oss": _gpt_oss,
     "lfm2": _lfm2,
+    "lfm2_moe": _lfm2_moe,
 }
 
 SILU = {"hidden_act": "silu"}
@@ -346,13 +365,15 @@ FURTHER_GRANTED: Mapping[str, Config] = {
     "afmoe": SILU | {"attention_bias": False, "mup_enabled": True, "global_attn_every_n_layers": 4},
     "gpt_oss": SILU | {"swiglu_limit": 7.0, "swiglu_alpha": 1.702},
     "lfm2": {"conv_bias": False},
+    "lfm2_moe": {"conv_bias": False, "use_expert_bias": True, "norm_topk_prob": True}
+    | {"routed_scaling_factor": 1.0, "tie_word_embeddings": True},
     "phi": {"hidden_act": "gelu_new", "qk_layernorm": False, "tie_word_embeddings": False},
 }
 # Architectures of llama.cpp that keep the factors of rotary frequencies, and those whose converter
 # writes no scaling, or one in the place of others.
 FURTHER_FACTORS_KEPT = ("arcee", "internlm3")
 # Those whose converter writes each layer's kind of attention.
-LISTED = ("exaone4", "lfm2", "olmo3")
+LISTED = ("exaone4", "lfm2", "lfm2_moe", "olmo3")
 UNSCALED = ("cohere", "cohere2", "gemma", "nemotron", "phi", "stablelm")
 # Families that say something else, or nothing, in the keys of transformers 4.
 NEWER_ALONE = ("gpt_oss", "olmo3")
