@@ -35,7 +35,8 @@ class ModelFacts:
         architecture: GGUF's name of it.
         layers: How many layers there are.
         heads: Heads of queries.
-        key_heads: Heads of keys; each is shared by as many of queries.
+        key_heads: Heads of keys of the first layer, each shared by as many of queries; 0 if it has
+            no attention.
         experts: Experts of a layer; 0 if there are none.
         has_importance: Whether columns are weighed by an importance matrix.
     """
@@ -100,7 +101,7 @@ def sensitive(spot: Spot) -> bool:
 
 def grouped(spot: Spot) -> bool:
     """Four heads or more share one of keys and values."""
-    return spot.model.heads // max(1, spot.model.key_heads) >= 4
+    return spot.model.heads >= 4 * spot.model.key_heads > 0
 
 
 def eight_experts(spot: Spot) -> bool:

@@ -102,10 +102,11 @@ def model_facts(planned: Plan) -> ModelFacts:
     values, constants = planned.config, planned.recipe.constants["gguf"]
     said = planned.checkpoint.metadata.get(ARCHITECTURE) if planned.dialect == "gguf" else None
     heads = values.get("n_heads") or 1
+    attends, *_ = values.get("attention_layers") or (True,)
     return ModelFacts(
         architecture=str(said or constants.get(ARCHITECTURE, "")),
         layers=values.get("n_layers") or 0,
         heads=heads,
-        key_heads=values.get("n_kv_heads") or heads,
+        key_heads=(values.get("n_kv_heads") or heads) if attends else 0,
         experts=values.get("n_experts") or 0,
     )

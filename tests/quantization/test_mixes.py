@@ -56,6 +56,14 @@ def test_types_are_those_of_llama_quantize(mix: str) -> None:
         assert weighed == case["weighed"][mix], key
 
 
+@pytest.mark.parametrize(("key_heads", "expected"), [(0, E.Q3_K), (2, E.Q4_K), (4, E.Q3_K)])
+def test_heads_of_a_first_layer_without_attention(key_heads: int, expected: E) -> None:
+    """llama-quantize asks the first layer, of which no head of keys is shared then."""
+    model = ModelFacts("lfm2", layers=2, heads=8, key_heads=key_heads)
+    types = choose_types({"blk.1.attn_v.weight": (64, 256)}, Scheme.named("Q2_K"), model)
+    assert types["blk.1.attn_v.weight"].type is expected
+
+
 def test_one_type_for_all() -> None:
     for key, case in recorded().items():
         for mix, types in case["pure"].items():

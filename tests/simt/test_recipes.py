@@ -14,6 +14,7 @@ from tests.artifact.measure import Array, error, recorded
 from tests.parity.measure import DATA, FOLDERS
 from tests.parity.traced import TracedModel
 from tests.simt.model import SimulatedModel
+from tests.variants.rows import Files, rows
 
 DTYPES = (DType.float32, DType.float16, DType.bfloat16)
 ENCODERS = ("tiny-bert", "tiny-distilbert", "tiny-nomic-bert", "tiny-roberta")
@@ -102,3 +103,14 @@ def test_hidden_states_are_those_of_transformers(folder: Path, dtype: DType) -> 
     assert set(actual) == set(OUTPUTS) & set(expected)
     for name, array in actual.items():
         assert error(array, expected[name]) <= model.tolerance, name
+
+
+@pytest.mark.parametrize("dtype", [DType.float32, DType.bfloat16])
+def test_states_of_fixed_size_go_on(dtype: DType, tmp_path: Path) -> None:
+    """Short convolutions beside attention: read at once, and then a token at a time."""
+    mixed = (row for row in rows("lfm2") if len({*row.config["layer_types"]}) > 1)
+    folder = Files(tmp_path).checkpoint(next(mixed)).path
+    ids = np.random.default_rng(0).integers(3, 11, (1, 9))
+    model = SimulatedModel(folder, dtype)
+    check_cached_logits(model, folder, ids)
+    check_cached_logits(model, folder, ids[:, ::-1])
