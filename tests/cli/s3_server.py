@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -21,6 +22,8 @@ def serving() -> Iterator[Any]:
     server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", port=0)
     server.start()
     host, port = server.get_host_and_port()
+    # All servers of a process have one state: what others left is not this one's.
+    urlopen(Request(f"http://{host}:{port}/moto-api/reset", method="POST")).close()  # noqa: S310
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
         patch.setenv("AWS_ACCESS_KEY_ID", "sesame")

@@ -155,7 +155,7 @@ class Trees:
         return result
 
     def votes_of(self, x: Tensor, aggregate: str) -> tuple[Tensor, Tensor]:
-        """Scores of the targets by all trees, ``[rows, targets]``, and whether any votes on each."""
+        """Scores of targets by all trees, ``[rows, targets]``, and whether any votes on each."""
         leaves = self.leaves(x)
         votes, has = (ops.gather(known(one), leaves, 0) for one in (self.votes, self.has))
         rows, targets = x.shape[0], self.votes.shape[1]
