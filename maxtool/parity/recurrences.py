@@ -19,6 +19,31 @@ def _causal_conv1d(
     return state, np.asarray(result)
 
 
+def _linear_attention(
+    state: Floats,
+    query: Floats,
+    key: Floats,
+    value: Floats,
+    decay: Floats,
+    *further: Array,
+) -> tuple[Floats, Floats]:
+    """Scan tokens; ``further`` are beta, if what is held is replaced, and the numbers."""
+    given = further[0] if further[0].dtype.kind == "f" else None
+    rows, held = _begun(state, value, *further[0 if given is None else 1 :])
+    sums, result = held.copy(), np.zeros(value.shape)
+    query, key = (np.repeat(x, value.shape[2] // x.shape[2], axis=2) for x in (query, key))
+    for t in range(value.shape[1]):
+        sums = sums * decay[:, t, :, None, None]
+        new = value[:, t]
+        if given is not None:
+            told = np.einsum("bhkv,bhk->bhv", sums, key[:, t])
+            new = (new - told) * given[:, t, :, None]
+        sums = sums + key[:, t, :, :, None] * new[:, :, None]
+        result[:, t] = np.einsum("bhkv,bhk->bhv", sums, query[:, t])
+    state[rows] = sums
+    return state, result
+
+
 def _begun(
     state: Array, x: Array, position: Integers, slot: Integers | None = None
 ) -> tuple[Integers, Array]:
@@ -28,4 +53,4 @@ def _begun(
     return rows, np.where(began[(...,) + (None,) * (state.ndim - 1)], 0, state[rows])
 
 
-COMPUTED: Definitions = {"causal_conv1d": _causal_conv1d}
+COMPUTED: Definitions = {"causal_conv1d": _causal_conv1d, "linear_attention": _linear_attention}

@@ -79,6 +79,77 @@ def test_the_kernel_of_gpus(taps: int, channels: int, seq: int, slots: bool) -> 
     np.testing.assert_array_equal(state, after.to_numpy())
 
 
+def scanned(query: Array, key: Array, value: Array, decay: Array, beta: Array | None) -> Array:
+    """One text from its beginning: what each token reads, from all writes of those before it."""
+    shared, result = value.shape[1] // key.shape[1], np.zeros(value.shape)
+    for head in range(value.shape[1]):
+        held = np.zeros((key.shape[2], value.shape[2]))
+        q, k = (x[:, head // shared].astype("f8") for x in (query, key))
+        for t, new in enumerate(value[:, head].astype("f8")):
+            held *= decay[t, head]
+            share = 1 if beta is None else beta[t, head]
+            held += share * np.outer(k[t], new - (0 if beta is None else k[t] @ held))
+            result[t, head] = q[t] @ held
+    return result
+
+
+def tokens(key_heads: int, heads: int, key_dim: int, value_dim: int, seq: int = 7) -> list[Array]:
+    """Queries, keys, values, decays and betas of two texts."""
+    query, key = (normal(seed, 2, seq, key_heads, key_dim) / key_dim**0.5 for seed in (0, 1))
+    random = np.random.default_rng(3)
+    decay, beta = (random.random((2, seq, heads), dtype="f4") for _ in range(2))
+    return [query, key, normal(2, 2, seq, heads, value_dim), decay, beta]
+
+
+@pytest.mark.parametrize("sizes", [(1, 4, 7, 20), (2, 2, 16, 37)], ids=["1-4-7-20", "2-2-16-37"])
+@pytest.mark.parametrize("lengths", [(7,), (1,) * 7, (2, 1, 4)])
+@pytest.mark.parametrize("has_beta", [True, False])
+def test_a_scan_in_pieces(
+    sizes: tuple[int, int, int, int], lengths: tuple[int, ...], has_beta: bool
+) -> None:
+    *operands, beta = tokens(*sizes)
+    _, heads, key_dim, value_dim = sizes
+    state = Tensor(np.full((2, heads, key_dim, value_dim), np.nan, "f4"))
+    first, parts = 0, []
+    for length in lengths:
+        piece = slice(first, first + length)
+        given = Tensor(beta[:, piece]) if has_beta else None
+        cut = [Tensor(array[:, piece]) for array in operands]
+        y, state = ops.linear_attention(*cut, state, [first], beta=given)
+        parts.append(y.to_numpy())
+        first += length
+    for row, found in enumerate(np.concatenate(parts, axis=1)):
+        own = [array[row] for array in operands]
+        expected = scanned(*own, beta[row] if has_beta else None)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("slots", [False, True])
+def test_the_scan_of_gpus(slots: bool) -> None:
+    """The interpreter of kernels runs it; a text begins, and another one goes on."""
+    sizes = dict(zip(("key_heads", "heads", "key_dim", "value_dim"), (2, 4, 5, 9), strict=True))
+    *operands, beta = tokens(*sizes.values(), seq=3)
+    held = normal(4, 3 if slots else 2, 4, 5, 9)
+    numbers = [np.array(values, "i4") for values in (([5, 0], [2, 1]) if slots else ([5],))]
+    state, y = held.copy(), np.full_like(operands[2], np.nan)
+    run(
+        "linear_attention",
+        *(state, *operands, beta, *numbers),
+        into=y,
+        updated=(0,),
+        **sizes,
+        delta=True,
+        slots=slots,
+    )
+    at = dict(zip(("position", "slot"), map(Tensor, numbers), strict=False))
+    given = [Tensor(array) for array in operands]
+    expected, after = ops.linear_attention(*given, Tensor(held), beta=Tensor(beta), **at)
+    np.testing.assert_allclose(y, expected.to_numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(state, after.to_numpy(), rtol=1e-4, atol=1e-5)
+    if slots:
+        np.testing.assert_array_equal(state[0], held[0])
+
+
 def kind(*shape: int | str, dtype: DType = DType.float32) -> TensorType:
     return TensorType(dtype, shape)
 
@@ -102,3 +173,22 @@ AT = kind(1, dtype=DType.int32)
 def test_operands_that_do_not_fit(types: list[TensorType], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Graph("g", lambda *x: list(ops.causal_conv1d(*x)), types)
+
+
+HEADS, DECAY, SUMS = kind("b", "s", 2, 3), kind("b", "s", 2), kind("b", 2, 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("types", "message"),
+    [
+        ([HEADS, kind("b", "s", 1, 3), HEADS, DECAY, SUMS, AT], r"queries are as keys"),
+        ([HEADS, HEADS, kind("b", "s", 3, 3), DECAY, SUMS, AT], r"heads are a multiple"),
+        ([HEADS, HEADS, HEADS, kind("b", "s", 1), SUMS, AT], r"\[batch, seq, heads\]"),
+        ([HEADS, HEADS, HEADS, DECAY, kind("b", 2, 3, 4), AT], r"key_dim, value_dim\]"),
+        ([HEADS, HEADS, HEADS, DECAY, kind(1, 2, 3, 3), AT], r"the batch of x"),
+        ([HEADS, HEADS, HEADS, DECAY, SUMS, kind(2, dtype=DType.int32)], r"int32\[1\]"),
+    ],
+)
+def test_operands_of_a_scan_that_do_not_fit(types: list[TensorType], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Graph("g", lambda *x: list(ops.linear_attention(*x)), types)

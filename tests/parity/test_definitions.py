@@ -279,6 +279,27 @@ CASES = [
         )
         for rows, *where in ((2, whole(0, dtype="i4")), (5, *SLOTS))
     ),
+    *(
+        case(
+            "linear_attention",
+            Buffer(floats(rows, 4, 3, 5)),
+            floats(2, 6, 2, 3),
+            floats(2, 6, 2, 3),
+            floats(2, 6, 4, 5),
+            np.abs(floats(2, 6, 4)) / 4,
+            *([floats(2, 6, 4)] if has_beta else []),
+            *where,
+            call=lambda state, q, k, v, decay, *rest, has_beta=has_beta: list(
+                ops.linear_attention(
+                    *(q, k, v, decay, state, rest[has_beta]),
+                    beta=rest[0] if has_beta else None,
+                    slot=rest[has_beta + 1] if len(rest) > has_beta + 1 else None,
+                )
+            ),
+        )
+        for has_beta in (True, False)
+        for rows, *where in ((2, whole(0, dtype="i4")), (5, *SLOTS))
+    ),
     case("scaled_dot_product_attention", QUERY, OTHERS, OTHERS, floats(3, 5)),
     case(
         "scaled_dot_product_attention",

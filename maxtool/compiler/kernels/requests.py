@@ -166,6 +166,17 @@ class LayerNormRows(Request):
     out: str
 
 
+class LinearAttention(Request):
+    """Linear attention over a state that each token decays and adds to."""
+
+    key_heads: int  # of queries and keys
+    heads: int  # of values, a multiple of ``key_heads``
+    key_dim: int
+    value_dim: int
+    delta: bool  # whether what the state gives for a key is replaced in part
+    slots: bool = False  # whether each row says which one of the state is its own
+
+
 class NonzeroPlaces(Request):
     """Indices of the elements that are not zero."""
 

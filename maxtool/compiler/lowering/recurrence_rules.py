@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from maxtool.compiler.kernels.requests import CausalConvolution, Request
+from maxtool.compiler.kernels.requests import CausalConvolution, LinearAttention, Request
 from maxtool.compiler.lowering.function_lowering import FunctionLowering, Rule
+from maxtool.dtype import DType
 from maxtool.graph import Node
 
 
@@ -29,4 +30,21 @@ def _causal_conv1d(node: Node) -> CausalConvolution:
     return CausalConvolution(taps=taps, channels=channels, slots=len(node.inputs) > 4)
 
 
-RECURRENCES: dict[str, Rule] = {"causal_conv1d": _updating(_causal_conv1d)}
+def _linear_attention(node: Node) -> LinearAttention:
+    state, _, key = node.inputs[:3]
+    heads, key_dim, value_dim = state.shape[1:].static()
+    floats = [tensor for tensor in node.inputs if tensor.dtype is DType.float32]
+    return LinearAttention(
+        key_heads=int(key.shape[2]),
+        heads=heads,
+        key_dim=key_dim,
+        value_dim=value_dim,
+        delta=len(floats) > 5,
+        slots=len(node.inputs) - len(floats) > 1,
+    )
+
+
+RECURRENCES: dict[str, Rule] = {
+    "causal_conv1d": _updating(_causal_conv1d),
+    "linear_attention": _updating(_linear_attention),
+}

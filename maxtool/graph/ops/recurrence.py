@@ -5,7 +5,7 @@ from __future__ import annotations
 from maxtool.dtype import DType
 from maxtool.graph.ops.caching import require_by_row
 from maxtool.graph.ops.operation_table import apply, rule
-from maxtool.graph.ops.require import require, require_float32, require_position
+from maxtool.graph.ops.require import require, require_float32, require_heads, require_position
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import TensorType
 
@@ -68,4 +68,68 @@ def causal_conv1d(
     """
     slots = [] if slot is None else [slot]
     after, y = apply("causal_conv1d", state, x, weight, position, *slots)
+    return y, after
+
+
+@rule("linear_attention", writes=0)
+def _infer_linear_attention(
+    state: TensorType,
+    query: TensorType,
+    key: TensorType,
+    value: TensorType,
+    decay: TensorType,
+    *further: TensorType,
+) -> tuple[TensorType, ...]:
+    numbers = [kind for kind in further if kind.dtype is DType.int32]
+    factors = [decay, *(kind for kind in further if kind.dtype is not DType.int32)]
+    require_float32(state, query, key, value, *factors)
+    require(len(factors) <= 2 and len(numbers) in (1, 2), "there are beta, position and slot")
+    *outer, heads, value_dim = require_heads(value)
+    *others, key_heads, key_dim = require_heads(key)
+    require(query.shape == key.shape and others == outer, "queries are as keys, of the same tokens")
+    require(key_heads != 0 and int(heads) % int(key_heads) == 0, "heads are a multiple of key's")
+    fits = all(kind.shape == [*outer, heads] for kind in factors)
+    require(fits, "decay and beta are [batch, seq, heads]")
+    kept = [heads, key_dim, value_dim]
+    fits = state.rank == 4 and state.shape[1:] == kept
+    require(fits, "the state is [batch, heads, key_dim, value_dim]")
+    require_rows(state, value, *numbers)
+    return state, TensorType(DType.float32, value.shape, value.device)
+
+
+def linear_attention(
+    query: TensorLike,
+    key: TensorLike,
+    value: TensorLike,
+    decay: TensorLike,
+    state: Tensor,
+    position: TensorLike,
+    *,
+    beta: TensorLike | None = None,
+    slot: TensorLike | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Attend to a state ``S`` of each head that tokens decay and add to.
+
+    ``S = decay * S + outer(key, value)``, ``y = query @ S``, token by token. With ``beta`` it is
+    the gated delta rule (Yang et al. 2024, arXiv:2412.06464): what is added is
+    ``outer(key, beta * (value - key @ (decay * S)))``.
+
+    Args:
+        query: float32 ``[batch, seq, key_heads, key_dim]``.
+        key: Likewise; each head of both serves several neighbouring heads of values.
+        value: float32 ``[batch, seq, heads, value_dim]``.
+        decay: float32 ``[batch, seq, heads]``.
+        state: float32 ``[batch, heads, key_dim, value_dim]``, written as that of
+            :func:`causal_conv1d` is, and zeros at position 0.
+        position: int32 ``[1]``, or ``[batch]`` with slots.
+        beta: Like ``decay``.
+        slot: As there.
+
+    Returns:
+        ``y``, ``[batch, seq, heads, value_dim]``, and the state after the last token.
+    """
+    factors = [] if beta is None else [beta]
+    numbers = [each for each in (position, slot) if each is not None]
+    numbers = [x if isinstance(x, Tensor) else Tensor(x, DType.int32) for x in numbers]
+    after, y = apply("linear_attention", state, query, key, value, decay, *factors, *numbers)
     return y, after

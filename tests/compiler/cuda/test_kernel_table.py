@@ -42,6 +42,7 @@ SHARED = [
     r.IntegerPower(dtype="int32"),
     r.L2NormRows(dtype="bfloat16", eps=1e-6),
     r.LayerNormRows(dtype="bfloat16", weight="float32", eps=1e-5, out="bfloat16"),
+    r.LinearAttention(key_heads=1, heads=2, key_dim=8, value_dim=16, delta=True),
     r.NonzeroPlaces(rank=2),
     r.Permute(dtype="bfloat16", dims=(1, 0, 2)),
     r.Pointwise(dim=64, inputs=2, steps=(ChainStep("mul", (0, 1)),)),
