@@ -23,7 +23,7 @@ def serving() -> Iterator[Any]:
     server.start()
     host, port = server.get_host_and_port()
     # All servers of a process have one state: what others left is not this one's.
-    urlopen(Request(f"http://{host}:{port}/moto-api/reset", method="POST")).close()  # noqa: S310
+    urlopen(Request(f"http://{host}:{port}/moto-api/reset", method="POST")).close()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
         patch.setenv("AWS_ACCESS_KEY_ID", "sesame")
