@@ -6,13 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from maxtool.recipe.codec_type import (
-    NUMBER,
-    NUMBER_OR_NULL,
-    Codec,
-    Raws,
-    Unspellable,
-)
+from maxtool.recipe.codec_type import NUMBER, NUMBER_OR_NULL, Codec, Raws, Unspellable
 from maxtool.recipe.expressions import Undefined, Values, is_number, same
 from maxtool.recipe.keys import short
 
@@ -155,6 +149,8 @@ def _read_share(raws: Raws, values: Values) -> Any:  # noqa: ANN401
 
 # --- LFM2 ----------------------------------------------------------------------------------------
 
+MOST_WIDTH = 1 << 31
+
 
 def _read_adjusted(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
     """Read a width that is a third less and rounded up, as transformers has it, or as it stands."""
@@ -162,7 +158,10 @@ def _read_adjusted(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
     width = width if first is None else first
     if switch is False or not is_number(width):
         return width
-    adjusted = int((1.0 if factor is None else factor) * int(2 * width / 3))
+    factor = 1.0 if factor is None else factor
+    if not (abs(width) < MOST_WIDTH and factor * abs(width) < MOST_WIDTH):
+        raise Undefined(f"{short(width)} times {short(factor)} is no width")
+    adjusted = int(factor * int(2 * width / 3))
     multiple = 256 if multiple is None else multiple
     return -(-adjusted // multiple) * multiple
 
@@ -172,10 +171,10 @@ def _read_heads(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
     (counts,) = raws
     if not isinstance(counts, list | tuple):
         return counts
-    several = {count for count in counts if count != 0}
+    several = {short(count): count for count in counts if count != 0}
     if len(several) > 1:
         raise Undefined(f"layers have {short(counts)} heads of keys, of which one number is read")
-    return next(iter(several), None)
+    return next(iter(several.values()), None)
 
 
 def _write_heads(value: int, values: Values) -> Raws:

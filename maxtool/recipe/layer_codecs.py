@@ -187,10 +187,12 @@ KINDS_OF_LAYERS = {"full_attention": True, "conv": False}
 def _read_attention(raws: Raws, values: Values) -> Any:  # noqa: ANN401
     """Read the kind of each layer, or where there is none the numbers of those with attention."""
     numbers, listed = raws
-    if listed is not None:
+    if isinstance(listed, list | tuple):
         return [
             KINDS_OF_LAYERS.get(item, item) if isinstance(item, str) else item for item in listed
         ]
+    if listed is not None:
+        raise Undefined(f"{short(listed)} is not a list of the kinds of layers")
     if numbers is None:
         return None
     if not isinstance(numbers, list | tuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -198,3 +199,20 @@ def test_the_deepest_model_scales_scores_by_its_width(name: str, layers: int) ->
     assert CODECS[name].read([None], VALUES) == 16**-0.5
     with pytest.raises(Undefined, match=r"hidden_size = 97 is not a multiple of n_heads = 4"):
         CODECS[name].read([None], values | {"hidden_size": 97})
+
+
+@pytest.mark.parametrize(
+    ("codec", "raws"),
+    [
+        ("adjusted_width", (True, 1.0, 256, None, 10**400)),
+        ("adjusted_width", (True, 1.0, 256, math.inf, None)),
+        ("adjusted_width", (True, 1e308, 256, None, 10**10)),
+        ("heads_of_layers", ([[1], [2]],)),
+        ("layers_of_attention", (None, 5)),
+        ("layers_of_attention", (None, "conv")),
+        ("layers_of_attention", ("x", None)),
+    ],
+)
+def test_what_no_layers_have(codec: str, raws: tuple[Any, ...]) -> None:
+    with pytest.raises(Undefined):
+        CODECS[codec].read(raws, {"n_layers": 3})
