@@ -251,3 +251,73 @@ def test_columns(op_type: str, attributes: dict[str, Any], tmp_path: Path) -> No
     if op_type == "Imputer":
         x[3, 1] = np.nan
     require_equal(proto, {"x": x}, tmp_path)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC"])
+@pytest.mark.parametrize("base", [[], [0.25]])
+@pytest.mark.parametrize("low", [0.0, -1.0])
+def test_two_classes_by_trees(
+    transform: str, base: list[float], low: float, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(11)
+    attributes = random_nodes(rng, 4, 1, "class")
+    weights = rng.uniform(low, 0.4, len(attributes["class_weights"]))
+    attributes |= {"class_weights": weights.tolist(), "post_transform": transform}
+    attributes |= {"classlabels_int64s": [10, 20], **({"base_values": base} if base else {})}
+    require_equal(classifier("TreeEnsembleClassifier", **attributes), {"x": table(rng)}, tmp_path)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
+@pytest.mark.parametrize("base", [[], [0.25, -0.5, 0.0]])
+def test_classes_by_trees(transform: str, base: list[float], tmp_path: Path) -> None:
+    rng = np.random.default_rng(12)
+    attributes = random_nodes(rng, 9, 3, "class")
+    attributes |= {"classlabels_int64s": [7, 3, 5], "post_transform": transform}
+    attributes |= {"base_values": base} if base else {}
+    require_equal(classifier("TreeEnsembleClassifier", **attributes), {"x": table(rng)}, tmp_path)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX"])
+@pytest.mark.parametrize("count", [2, 3])
+def test_linear_classes(transform: str, count: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(13)
+    proto = classifier(
+        "LinearClassifier",
+        coefficients=rng.normal(size=count * 3).tolist(),
+        intercepts=rng.normal(size=count).tolist(),
+        classlabels_ints=[9, 4, 6][:count],
+        post_transform=transform,
+    )
+    require_equal(proto, {"x": rng.normal(size=(17, 3)).astype(np.float32)}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"classlabels_strings": ["a", "b"]}, "classes called by texts"),
+        ({"class_ids": [1]}, "on the first alone"),
+        ({"base_values": [1.0, 2.0]}, "one base value at most"),
+        ({"post_transform": "SOFTMAX"}, "SOFTMAX of one vote"),
+        ({"post_transform": "PROBIT"}, "PROBIT"),
+    ],
+)
+def test_classes_that_are_refused(changes: dict[str, Any], problem: str, tmp_path: Path) -> None:
+    attributes = random_nodes(np.random.default_rng(3), 1, 1, "class")
+    attributes |= {"classlabels_int64s": [0, 1]} | changes
+    attributes["class_ids"] = len(attributes["class_weights"]) * changes.get("class_ids", [0])
+    with pytest.raises(MaxtoolError) as error:
+        proto = classifier("TreeEnsembleClassifier", **attributes)
+        import_model(open_model(saved(proto, tmp_path)))
+    assert problem in str(error.value)
+
+
+def classifier(op_type: str, **attributes: Any) -> onnx.ModelProto:
+    """A model that gives labels and scores."""
+    gives = {"label": TensorProto.INT64, "scores": TensorProto.FLOAT}
+    inputs = {"x": (["n", 3], TensorProto.FLOAT)}
+    proto = of_one(op_type, inputs, gives, ML, **attributes)
+    proto.opset_import[1].version = 1 if op_type.startswith("Linear") else 3
+    return proto

@@ -11,7 +11,7 @@ from maxtool.dtype import DType
 from maxtool.graph import Tensor, ops
 from maxtool.importers.onnx.operator_call import OperatorCall
 from maxtool.importers.onnx.operator_table import CLASSICAL, operator
-from maxtool.importers.onnx.operators.tree_ensembles import transformed
+from maxtool.importers.onnx.operators.tree_ensembles import class_labels, labelled, transformed
 from maxtool.importers.onnx.refusals import require
 from maxtool.importers.onnx.values import known
 
@@ -75,11 +75,30 @@ def imputer(call: OperatorCall) -> Tensor:
 @operator("LinearRegressor", domain=CLASSICAL)
 def linear_regressor(call: OperatorCall) -> Tensor:
     """Products of rows with the coefficients of each target, and what is added to them."""
-    x, targets = ops.cast(call.x(), DType.float32), call.number("targets", 1)
+    found = _linear(call, call.number("targets", 1))
+    return transformed(found, call.text("post_transform", "NONE"))
+
+
+@operator("LinearClassifier", domain=CLASSICAL)
+def linear_classifier(call: OperatorCall) -> list[Tensor]:
+    """The best of some classes by such products, and the scores of all."""
+    labels = class_labels(call, "classlabels_ints")
+    found = _linear(call, len(labels))
+    scores = transformed(found, call.text("post_transform", "NONE"))
+    return [labelled(found, labels), scores]
+
+
+def _linear(call: OperatorCall, targets: int) -> Tensor:
+    x = ops.cast(call.x(), DType.float32)
+    x = x if x.rank == 2 else ops.reshape(x, [1, x.shape.volume()])
     flat = np.array(call.attribute("coefficients"), np.float32)
-    require(targets > 0 and len(flat) % targets == 0, f"{len(flat)} numbers for {targets} targets")
+    whole = targets > 0 and len(flat) > 0 and len(flat) % targets == 0
+    require(whole, f"it has {len(flat)} coefficients for {targets} results")
+    columns = len(flat) // targets
+    fits = x.shape[1] == columns or not x.shape[1].is_static
+    require(fits, f"it has coefficients for {columns} columns, not {x.shape[1]}")
     found = ops.matmul(x, known(np.ascontiguousarray(flat.reshape(targets, -1).T)))
     if intercepts := call.attributes.get("intercepts"):
-        require(len(intercepts) == targets, f"it has {len(intercepts)} intercepts")
+        require(len(intercepts) == targets, f"{len(intercepts)} intercepts for {targets} results")
         found = found + known(np.array(intercepts, np.float32))
-    return transformed(found, call.text("post_transform", "NONE"))
+    return found

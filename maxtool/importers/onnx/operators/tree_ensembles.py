@@ -95,6 +95,56 @@ def tree_ensemble_regressor(call: OperatorCall) -> Tensor:
     return ops.cast(found, DType.float32)
 
 
+@operator("TreeEnsembleClassifier", domain=CLASSICAL)
+def tree_ensemble_classifier(call: OperatorCall) -> list[Tensor]:
+    """The best of some classes, and the scores of all; of two, trees may vote on one alone."""
+    x, labels = _table(call), class_labels(call, "classlabels_int64s")
+    trees = _trees_of_nodes(call, "class", len(labels))
+    found, _ = _votes(x, trees, "SUM")
+    found, base = ops.cast(found, DType.float32), _base_values(call)
+    transform = call.text("post_transform", "NONE")
+    if len(labels) > 2:
+        require(len(base) in (0, len(labels)), f"it has {len(base)} base values")
+        found = found + known(np.array(base, np.float32)) if base else found
+        return [labelled(found, labels), transformed(found, transform)]
+    voted = trees.has.any(axis=0).tolist()
+    alone = len(labels) == 2 and voted == [True, False] and len(base) <= 1
+    require(alone, "of two classes trees must vote on the first alone, with one base value at most")
+    require(transform in ("NONE", "LOGISTIC"), f"{transform} of one vote is not supported")
+    score = ops.slice_tensor(found, (slice(None), slice(0, 1))) + (base[0] if base else 0.0)
+    return _of_two(score, labels, transform, is_share=bool((trees.votes >= 0).all()))
+
+
+def _of_two(score: Tensor, labels: Array, transform: str, *, is_share: bool) -> list[Tensor]:
+    """The class of a vote on the second of two, as onnxruntime has it.
+
+    Args:
+        score: ``[rows, 1]``; that of the second class, whatever class the trees name.
+        labels: Both.
+        transform: NONE or LOGISTIC.
+        is_share: Whether no leaf votes against it: then half a vote decides, elsewhere its sign.
+    """
+    second = ops.greater(score, 0.5 if is_share else 0.0)
+    chosen = ops.gather(known(labels), ops.cast(second, DType.int64), 0)
+    if transform == "LOGISTIC":
+        scores = [ops.sigmoid(-score), ops.sigmoid(score)]
+    else:
+        scores = [1.0 - score if is_share else -score, score]
+    return [ops.reshape(chosen, [score.shape[0]]), ops.concat(scores, 1)]
+
+
+def class_labels(call: OperatorCall, name: str) -> Array:
+    """The whole numbers that classes are called."""
+    require(not call.attributes.get("classlabels_strings"), "classes called by texts are not taken")
+    return np.array(call.numbers(name), np.int64)
+
+
+def labelled(scores: Tensor, labels: Array) -> Tensor:
+    """The label of the first best class of each row."""
+    best = ops.argmax(scores, 1)
+    return ops.gather(known(labels), ops.reshape(best, [scores.shape[0]]), 0)
+
+
 def _votes(x: Tensor, trees: Trees, aggregate: str) -> tuple[Tensor, Tensor]:
     require(aggregate in AGGREGATES, f"there is no aggregate function {aggregate!r}")
     columns = x.shape[1]
