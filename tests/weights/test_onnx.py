@@ -335,3 +335,46 @@ def test_too_many_files(tmp_path: Path) -> None:
 
 def test_bfloat16_of_ml_dtypes() -> None:
     assert helper.tensor_dtype_to_np_dtype(TensorProto.BFLOAT16) == ml_dtypes.bfloat16
+
+
+@RELAXED
+@given(
+    st.lists(st.integers(-(2**63), 2**63 - 1), max_size=40),
+    st.lists(st.floats(width=32), max_size=40),
+    st.integers(0, 3000),
+)
+def test_lists_of_numbers_before_a_graph(
+    tmp_path: Path, ints: list[int], floats: list[float], many: int
+) -> None:
+    """A branch is found behind lists of attributes, which are passed over by the run."""
+    branch = helper.make_graph([], "b", [], [], [numpy_helper.from_array(np.ones(3, "f4"), "w")])
+    node = helper.make_node("If", ["c"], ["y"], name="if")
+    attribute = helper.make_attribute("then_branch", branch)
+    attribute.ints.extend(ints * (1 + many // 40))
+    attribute.floats.extend(floats * (1 + many // 40))
+    node.attribute.append(attribute)
+    graph = helper.make_graph([node], "g", [], [])
+    path = tmp_path / "x.onnx"
+    path.write_bytes(helper.make_model(graph).SerializeToString())
+    assert [*open_checkpoint(path).tensors] == ["if.then_branch.w"]
+
+
+def test_millions_of_numbers_are_no_work(tmp_path: Path) -> None:
+    """A forest of trees has as many; they took more fields than a file may have."""
+    node = helper.make_node("TreeEnsembleRegressor", ["x"], ["y"], nodes_values=[0.5] * 700_000)
+    node.attribute.append(helper.make_attribute("nodes_nodeids", [*range(700_000)]))
+    weight = numpy_helper.from_array(np.ones(3, "f4"), "w")
+    path = tmp_path / "x.onnx"
+    graph = helper.make_graph([node], "g", [], [], [weight])
+    path.write_bytes(helper.make_model(graph).SerializeToString())
+    assert [*open_checkpoint(path).tensors] == ["w"]
+
+
+def test_a_number_of_a_list_that_is_cut_short(tmp_path: Path) -> None:
+    body = b"\x40\x01" * 50 + b"\x40\x81"
+    node = b"\x2a" + bytes([len(body)]) + body
+    graph = b"\x0a" + bytes([len(node)]) + node
+    path = tmp_path / "x.onnx"
+    path.write_bytes(b"\x08\x08\x3a" + bytes([len(graph)]) + graph)
+    with pytest.raises(MalformedFile, match="cut short"):
+        open_checkpoint(path)

@@ -6,6 +6,7 @@ package itself is not needed to read: parsing with it copies every payload.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import partial
 
@@ -15,6 +16,7 @@ from maxtool.weights.formats import onnx_external, onnx_values
 from maxtool.weights.formats.file_index import FileIndex
 from maxtool.weights.formats.protobuf import (
     BYTES,
+    FIXED32,
     MAX_FIELDS,
     VARINT,
     FieldSpec,
@@ -37,6 +39,11 @@ MAX_DEPTH = 30
 TENSOR_COST = 16
 
 MANY = MAX_FIELDS
+# Numbers in lists of attributes, floats and ints: forests of trees have millions, each a field.
+LISTS = {
+    7 << 3 | FIXED32: re.compile(rb"(?:\x3d.{4})+", re.DOTALL),
+    8 << 3 | VARINT: re.compile(rb"(?:\x40[\x80-\xff]{0,9}[\x00-\x7f])+"),
+}
 INT = (VARINT,)
 MODEL = {
     1: FieldSpec("ir_version", kinds=INT),
@@ -189,7 +196,7 @@ class _Reader:
         """Read the graphs among a node's attributes."""
         fields = self.wire.collect(span, NODE, "a node")
         for at in _spans(fields, "attribute"):
-            attribute = self.wire.collect(at, ATTRIBUTE, "an attribute")
+            attribute = self.wire.collect(at, ATTRIBUTE, "an attribute", LISTS)
             if "g" not in attribute and "graphs" not in attribute:
                 continue
             name = self._text(fields, "name", MAX_NAME_BYTES)

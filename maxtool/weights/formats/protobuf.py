@@ -6,6 +6,7 @@ what its fields cost, and these are counted.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -20,6 +21,8 @@ WINDOW_BYTES, FIELD_BYTES = 1 << 13, 2 * MAX_VARINT_BYTES
 MAX_FIELDS = 1 << 20
 # What beginning to read a message takes, counted in fields.
 MESSAGE_COST = 2
+# Bytes of runs that are passed over as a whole, counted as a field.
+PASSED_BYTES = 64
 
 
 class Span(NamedTuple):
@@ -52,8 +55,16 @@ class MessageFields:
         if self.left < 0:
             self.file.fail(f"more than {MAX_FIELDS} fields, or as much work", offset)
 
-    def fields(self, span: Span) -> Iterator[tuple[int, int, int, int]]:
-        """Every field of a message: number, kind, and value or start, and end."""
+    def fields(
+        self, span: Span, runs: Mapping[int, re.Pattern[bytes]] | None = None
+    ) -> Iterator[tuple[int, int, int, int]]:
+        """Every field of a message: number, kind, and value or start, and end.
+
+        Args:
+            span: Of the message.
+            runs: By the byte that fields begin with, a pattern of several whole ones one after the
+                other, which are passed over.
+        """
         position, end = span
         self.spend(MESSAGE_COST, position)
         while position < end:
@@ -65,6 +76,12 @@ class MessageFields:
                 self._move(at)
             data, base = self._window, self._base
             tag = data[at - base]
+            if runs and tag in runs:
+                within = min(end, self._until) - base
+                if run := runs[tag].match(data, at - base, within):
+                    position = base + run.end()
+                    self.left -= (position - at) // PASSED_BYTES
+                    continue
             position += 1
             if tag > 0x7F:
                 tag, position = self._varint(at, end)
@@ -121,14 +138,19 @@ class MessageFields:
         self._until = position + len(self._window) - (0 if whole else FIELD_BYTES)
 
     def collect(
-        self, span: Span, known: Mapping[int, FieldSpec], what: str
+        self,
+        span: Span,
+        known: Mapping[int, FieldSpec],
+        what: str,
+        runs: Mapping[int, re.Pattern[bytes]] | None = None,
     ) -> dict[str, list[tuple[int, int, int]]]:
         """The known fields of a message by name, each with its kind, and value or start, and end.
 
-        Fields that are not known are passed over, as protobuf demands.
+        Fields that are not known are passed over, as protobuf demands; ``runs`` are those of
+        :meth:`fields`.
         """
         fields_by_name: dict[str, list[tuple[int, int, int]]] = {}
-        for number, wire_type, start, end in self.fields(span):
+        for number, wire_type, start, end in self.fields(span, runs):
             spec = known.get(number)
             if spec is None:
                 continue
