@@ -108,8 +108,8 @@ clean:
 
 setup: $(READY)
 
-# The stamp comes last, so an interrupted set-up starts over; a virtual environment that no longer
-# runs is made anew.
+# The stamp comes last, so an interrupted set-up starts over, in a new virtual environment: pip does
+# not get past a package that it installed in part. One that no longer runs is made anew too.
 $(READY): pyproject.toml
 	@python=; for name in $(CANDIDATES); do \
 	  if "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; \
@@ -122,7 +122,7 @@ $(READY): pyproject.toml
 	fi; \
 	echo "Setting up $(VENV) with $$("$$python" --version), extras: $(EXTRAS). This happens once"; \
 	echo "and downloads a few hundred megabytes."; \
-	$(PY) -c '' >/dev/null 2>&1 || "$$python" -m venv --clear $(VENV) || { \
+	{ test -e $(READY) && $(PY) -c '' >/dev/null 2>&1; } || "$$python" -m venv --clear $(VENV) || { \
 	  echo "error: $$python cannot make virtual environments" >&2; \
 	  echo "  help: install its venv and pip packages (Debian: python3-venv)" >&2; \
 	  exit 1; \
@@ -133,7 +133,8 @@ $(READY): pyproject.toml
 $(READY_ALL): $(READY)
 	@echo "Setting up $(VENV_ALL), extras: $(EXTRAS),test-all. This happens once and downloads"
 	@echo "some 600 megabytes."
-	@$(VENV_ALL)/bin/python -c '' >/dev/null 2>&1 || $(PY) -m venv --clear $(VENV_ALL)
+	@{ test -e $(READY_ALL) && $(VENV_ALL)/bin/python -c '' >/dev/null 2>&1; } || \
+	  $(PY) -m venv --clear $(VENV_ALL)
 	@$(PIP_ALL) --retries 0 --no-deps $(TORCH)
 	@$(PIP_ALL) -e ".[$(EXTRAS),test-all]"
 	@touch $(READY_ALL)
