@@ -45,7 +45,7 @@ help:
 	@echo "make format    format the code, apply safe fixes"
 	@echo "make bench     decoding speed beside transformers"
 	@echo "make gpu-check what only a GPU can show, in ten minutes; without one, build what is carried to it"
-	@echo "make explore   the property tests on examples they have not seen; all damage to recipes"
+	@echo "make explore   the property tests on new examples; every family; all damage to recipes"
 	@echo "make fuzz      fuzz each reader for a minute (needs the fuzz extra)"
 	@echo "make setup     only make .venv, as the other targets do when it is needed"
 	@echo "make clean     remove what make made, .venv and .venv-all included"
@@ -91,9 +91,10 @@ gpu-check: $(READY)
 	$(PY) benchmarks/gpu_check/build.py build/gpu-check
 	$(PY) build/gpu-check/check.py --output build/gpu-check-results
 
-explore: $(READY)
+explore: $(READY_ALL)
 	$(PYTEST) -m "$(FAST)" --hypothesis-profile=explore
-	$(PYTEST) --every-damage tests/variants/test_mutations.py
+	$(VENV_ALL)/bin/python $(PARALLEL) --everything -m explored
+	$(VENV_ALL)/bin/python $(PARALLEL) --everything tests/variants/test_mutations.py
 
 fuzz: $(READY)
 	@$(PY) -c "import atheris" 2>/dev/null || { \

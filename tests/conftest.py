@@ -41,7 +41,9 @@ REFERENCE = Path(__file__).resolve().parents[2] / "shared" / "reference"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help=str(effort.__doc__).splitlines()[0])
-    parser.addoption("--every-damage", action="store_true", help="damage all that recipes hold")
+    parser.addoption(
+        "--everything", action="store_true", help="every family and all damage, not a sample"
+    )
     parser.addoption("--by-folder", action="store_true", help="end with each folder's seconds")
 
 
@@ -50,6 +52,13 @@ def pytest_configure(config: pytest.Config) -> None:
         effort.be_quick()
         if not config.getoption("--hypothesis-profile"):
             settings.load_profile("quick")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what runs with ``--everything``."""
+    if not config.getoption("--everything"):
+        items[:], left = effort.unexplored(items)
+        config.hook.pytest_deselected(items=left)
 
 
 def pytest_collection_finish() -> None:

@@ -3,6 +3,9 @@
 What is compiled in the tests' own process is then not optimised by LLVM, and property tests draw
 fewer examples. Programs that a test starts compile as users do either way, and so does a test with
 the fixture ``optimised``.
+
+What takes minutes for each of dozens of families, and nearly always fails for several of them or
+for none, runs for a sample of them, with ``--everything`` for all.
 """
 
 from __future__ import annotations
@@ -39,9 +42,35 @@ def thinned(values: Iterable[Any], *kept: Any) -> list[Any]:
     listed = list(values)
     if strangers := [one for one in kept if one not in listed]:
         raise ValueError(f"not among the parameters: {strangers}")
-    return [one if one in kept else _slow(one) for one in listed]
+    return [one if one in kept else _marked(one, pytest.mark.slow) for one in listed]
 
 
-def _slow(value: Any) -> Any:
+def sampled(values: Iterable[Any], *kept: Any, share: int = 3) -> list[Any]:
+    """Parameters of a test, of which only those that are kept and every ``share``-th other run.
+
+    The rest is ``explored``: it runs with ``--everything``.
+
+    Raises:
+        ValueError: If one that is kept is none of them.
+    """
+    listed = list(values)
+    if strangers := [one for one in kept if one not in listed]:
+        raise ValueError(f"not among the parameters: {strangers}")
+    others = iter(range(len(listed)))
+    return [
+        one if one in kept or next(others) % share == 0 else _marked(one, pytest.mark.explored)
+        for one in listed
+    ]
+
+
+def unexplored(items: Iterable[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """Divide tests: those that run where not everything does, and those that do not."""
+    kept, left = [], []
+    for item in items:
+        (left if item.get_closest_marker("explored") else kept).append(item)
+    return kept, left
+
+
+def _marked(value: Any, mark: pytest.MarkDecorator) -> Any:
     values = value if isinstance(value, tuple) else (value,)
-    return pytest.param(*values, marks=pytest.mark.slow)
+    return pytest.param(*values, marks=mark)

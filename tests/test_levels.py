@@ -13,6 +13,7 @@ from maxtool.compiler.cpu_target import cpu_target
 from maxtool.compiler.kernels.cpu import cpu_kernels
 from maxtool.recipe import load_recipe
 from tests import levels
+from tests.effort import sampled
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPES = {
@@ -20,8 +21,8 @@ RECIPES = {
     for file in sorted(ROOT.glob("recipes/[!_]*.toml"))
 }
 
-# What one process runs: starting one takes seconds, and they run beside each other.
 COMPILED = [name for name in RECIPES.values() if name.startswith("artifact/")]
+# What one process runs: starting one takes seconds, and they run beside each other.
 PARTS = {
     "kernels": [*levels.KERNELS.values(), *levels.BESIDES],
     **{f"recipes {part}": COMPILED[part::4] for part in range(4)},
@@ -81,7 +82,7 @@ def test_a_process_finds_itself_on_such_a_cpu(level: levels.Level) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", sampled(PARTS, "kernels"))
 def test_as_on_a_lesser_cpu(level: levels.Level, part: str) -> None:
     names = {f"tests/{name}" for name in PARTS[part]}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]

@@ -22,6 +22,7 @@ from maxtool.errors import ConfigurationError
 from maxtool.runtime import loader
 from tests.artifact.measure import BOUND, Array, error
 from tests.data.random_configs import FAMILIES, GRANTED, LONGEST, configurations, is_supported
+from tests.effort import sampled
 from tests.parity.peers import cached, forward, load, saved, single, torch
 
 __all__ = ["torch"]  # the fixture
@@ -34,7 +35,7 @@ REFUSED = ("has no spelling in gguf",)
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("dialect", ["hf", "gguf"])
-@pytest.mark.parametrize("model_type", FAMILIES)
+@pytest.mark.parametrize("model_type", sampled(FAMILIES, "lfm2"))
 @settings(max_examples=2, suppress_health_check=[*HealthCheck])
 @given(data=st.data())
 def test_the_same_as_transformers(

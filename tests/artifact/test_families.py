@@ -12,7 +12,7 @@ from maxtool.dtype import DType
 from maxtool.recipe import find_recipe, plan
 from maxtool.weights import open_checkpoint
 from tests.artifact.measure import bound, error, greedy, logits, recorded
-from tests.effort import thinned
+from tests.effort import sampled, thinned
 from tests.parity.measure import CONVERTED, DATA, FOLDERS, UNSAID
 
 # It has norms around and of heads, two rotary bases and windows; the others take long.
@@ -46,7 +46,7 @@ def test_a_folder_computes_what_was_recorded(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CONVERTED)
+@pytest.mark.parametrize("name", sampled(CONVERTED))
 def test_a_converted_file_computes_what_was_recorded(name: str, tmp_path: Path) -> None:
     """llama.cpp's converter made the file; what it does not write only ``--check`` knows about."""
     assert checked(DATA / name / f"{name}-f32.gguf", tmp_path / "out") <= bound(DATA / name)

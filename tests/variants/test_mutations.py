@@ -18,6 +18,7 @@ import pytest
 from maxtool.errors import MaxtoolError
 from maxtool.recipe import load_recipe
 from maxtool.recipe.recipe_files import recipe_file
+from tests.effort import sampled
 from tests.variants.damage import ancestors, damaged, damages, heirs, tables
 from tests.variants.equivalent import EQUIVALENT
 from tests.variants.image_faults import ImageJudge
@@ -157,11 +158,11 @@ def test_some_damage(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", sampled(RECIPES, share=2))
 def test_damage(recipe: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """A sample of it, or with ``--every-damage`` all."""
+    """A sample of it, or with ``--everything`` all."""
     chosen = damages(recipe)
-    if not request.config.getoption("--every-damage"):
+    if not request.config.getoption("--everything"):
         chosen = random.Random(SEED).sample(chosen, min(SAMPLE, len(chosen)))
     alive = list(survivors(recipe, tmp_path, chosen))
     assert not alive, "\n".join(alive)
