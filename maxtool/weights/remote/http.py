@@ -47,13 +47,13 @@ class HttpStore(Store):
     """Files of web servers; user and password of a URL go to its own host only.
 
     Args:
-        seconds: What all requests together may take.
+        seconds: What all requests together may take; ``SECONDS`` if not given.
     """
 
-    def __init__(self, seconds: float = SECONDS) -> None:
+    def __init__(self, seconds: float | None = None) -> None:
         super().__init__()
         self._opener = urllib.request.build_opener(_Http, _Https, _Redirects)
-        self._end = time.monotonic() + seconds
+        self._end = time.monotonic() + (SECONDS if seconds is None else seconds)
         self._sockets: set[socket.socket] = set()
         self._described: dict[str, Described] = {}
         self._without_ranges: set[str] = set()
