@@ -17,6 +17,8 @@ F32 = DType.float32
 rng = np.random.default_rng(0)
 FILTER = rng.standard_normal((8, 8, 3, 3)).astype("f4") / 9
 COLUMN = rng.standard_normal((8, 1, 1)).astype("f4")
+# Operands of fewer dimensions than an image, of which several are no ones.
+MAPS = [rng.standard_normal(shape).astype("f4") for shape in ((8, 6, 6), (8, 1, 6), (6, 6), (6,))]
 
 
 def convolved(x: Tensor) -> Tensor:
@@ -58,6 +60,12 @@ def read_as_it_is(x: Tensor) -> Tensor:
     return convolved(y) + ops.reshape(ops.reshape(y, (-1, 6)), y.shape)
 
 
+def beside_maps(x: Tensor) -> Tensor:
+    for one in MAPS:
+        x = one - convolved(ops.where(one > x, one * convolved(x), x))
+    return x
+
+
 # The permutations of four dimensions that are left, filters apart.
 CASES: list[tuple[Callable[[Tensor], Tensor], int]] = [
     (residual, 2),
@@ -84,7 +92,7 @@ def test_permutations_cancel(call: Callable[[Tensor], Tensor], left: int) -> Non
     assert len(images(with_moved_permutes(graph), graph)) == left
 
 
-@pytest.mark.parametrize("call", [*(call for call, _ in CASES), read_as_it_is])
+@pytest.mark.parametrize("call", [*(call for call, _ in CASES), read_as_it_is, beside_maps])
 def test_what_is_computed(call: Callable[[Tensor], Tensor]) -> None:
     graph = graph_of(call)
     run = executor.find_executor().compile(graph, {})

@@ -158,9 +158,9 @@ class _Moving:
         source, own = self._sources.get(id(value), (value, None))
         if own == order or value.rank == 0:
             return source
-        if value.rank == len(order) and not _is_line(value.shape):
-            return self._permuted(self._plain(value), inverse(order))
         shape = Shape([*(1 for _ in order[value.rank :]), *value.shape])
+        if not _is_line(shape):
+            return self._permuted(self._reshaped(self._plain(value), shape), inverse(order))
         line = Shape([shape[axis] for axis in inverse(order)])
         return self._reshaped(self._plain(value), line)
 
