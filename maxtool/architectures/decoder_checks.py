@@ -23,7 +23,7 @@ POSITIVE = (
     " expert_groups expert_groups_used expert_scale swiglu_limit swiglu_alpha"
     " shared_expert_size conv_taps"
 )
-NOT_NEGATIVE = ("norm_eps", "rope_mscale", "rope_mscale_all_dim")
+NOT_NEGATIVE = ("norm_eps", "rope_mscale", "rope_mscale_all_dim", "expert_sum_eps")
 
 # Each layer costs time when a model is only planned.
 MAXIMA = {"context_length": MAX_POSITIONS, "n_layers": 10_000}

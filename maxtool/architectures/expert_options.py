@@ -15,6 +15,7 @@ class ExpertOptions(DecoderSizes):
     n_experts_used: int | None = None  # how many of them each token goes through
     expert_size: int | None = None  # width inside an expert; ``intermediate_size`` when None
     norm_topk: bool = True  # whether the weights of the experts that are used add up to 1
+    expert_sum_eps: float = 0.0  # with that, what is added to the sum that they are divided by
     expert_layers: tuple[bool, ...] | None = None  # which layers have experts; all when None
 
     # What a router makes of its outputs: ``softmax``, or ``sigmoid`` of each by itself.

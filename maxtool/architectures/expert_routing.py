@@ -31,7 +31,8 @@ def route(
         places = chosen.reshape([*chosen.shape, 1])
         shares = ops.gather_nd(scores, places, batch_dims=scores.rank - 1)
     if config.norm_topk:
-        shares = shares / ops.sum(shares)
+        total = ops.sum(shares)
+        shares = shares / (total + config.expert_sum_eps if config.expert_sum_eps else total)
     return (shares if config.expert_scale == 1 else shares * config.expert_scale), chosen
 
 

@@ -97,7 +97,7 @@ class Oracle:
         out = np.zeros_like(x)
         for token, row in enumerate(x):
             share, chosen = self._routed(self._linear(f"{at}mlp.router", row), at)
-            total = share[chosen].sum() if self.c.norm_topk else 1.0
+            total = share[chosen].sum() + self.c.expert_sum_eps if self.c.norm_topk else 1.0
             for one in chosen:
                 inner = self._gated(
                     self._expert(at, "gate", one, row), self._expert(at, "up", one, row)

@@ -100,6 +100,7 @@ CASES: dict[str, dict[str, Any]] = {
         "expert_groups": 3,
         "expert_groups_used": 2,
         "expert_scale": 1.7,
+        "expert_sum_eps": 0.3,
         "shared_expert_size": 11,
         "attention_gate": True,
     },
