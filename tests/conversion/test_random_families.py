@@ -20,6 +20,7 @@ from tests.data.random_configs import (
     is_supported,
     published,
 )
+from tests.effort import sampled
 from tests.parity import folders
 from tests.parity.measure import error, logits
 
@@ -28,7 +29,7 @@ BOUND = 1e-5
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model_type", FAMILIES)
+@pytest.mark.parametrize("model_type", sampled(FAMILIES))
 @settings(max_examples=10, suppress_health_check=[*HealthCheck])
 @given(data=st.data())
 def test_there_and_back(
