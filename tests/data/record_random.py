@@ -60,6 +60,12 @@ WITHOUT_GGUF = ("gemma3", "camembert", "xlm-roberta", "glm")
 
 # Names of classes in published configurations, where transformers has none of its own.
 ARCHITECTURES = {"internlm3": "InternLM3ForCausalLM"}
+# What published configurations say and transformers does not write; llama.cpp's converter reads it.
+SAID: dict[str, Config] = {
+    "afmoe": {"route_norm": True, "score_func": "sigmoid"},
+    "dots1": {"scoring_func": "sigmoid"},
+    "minimax_m2": {"scoring_func": "sigmoid"},
+}
 
 
 def chosen(model_type: str) -> list[Config]:
@@ -125,6 +131,7 @@ class Peer:
         self.auto.from_config(built).save_pretrained(self.folder)
         written = json.loads((self.folder / "config.json").read_text())
         written = {key: value for key, value in written.items() if key not in UNSAID}
+        written |= SAID.get(self.model_type, {})
         if older:
             written = published(written)
         if self.model_type in ARCHITECTURES:
