@@ -295,6 +295,13 @@ FIELD_CODECS: Mapping[str, Codec] = {
         needs={"n_layers": NUMBER},
         writes_with=("attention_layers",),
     ),
+    "paired_mscale": Codec(
+        # Transformers takes no notice of it without the other factor.
+        read=lambda raws, values: raws[0] if values["rope_mscale_all_dim"] else None,
+        write=lambda value, _: (value,),
+        types=("float",),
+        needs={"rope_mscale_all_dim": NUMBER_OR_NULL},
+    ),
     "unit_mscale": Codec(
         read=lambda _raws, values: None if values["rope_mscale_all_dim"] is None else 1.0,
         write=_write_mscale,

@@ -65,6 +65,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "share_or_rotary_dim": st.integers(1, 16),
     "mup_embedding": st.sampled_from([1.0, 96**0.5]),
     "unit_mscale": st.just(1.0),
+    "paired_mscale": FACTORS,
     "outside_table": SIZES,
     "window_if_switched": st.none() | SIZES,
     "falcon_block": st.sampled_from(["pre", "parallel", "parallel_shared"]),
