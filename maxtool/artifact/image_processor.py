@@ -56,8 +56,8 @@ image_std
 """
 # What changes no pixel of an RGB image by itself.
 IGNORED = """
-_processor_class processor_class do_convert_rgb data_format input_data_format device return_tensors
-default_to_square disable_grouping image_seq_length backend
+_processor_class _valid_processor_keys processor_class do_convert_rgb data_format input_data_format
+device return_tensors default_to_square disable_grouping image_seq_length backend
 """
 KNOWN = frozenset((*STEPS.split(), *IGNORED.split(), *NAMED))
 

@@ -44,6 +44,14 @@ def test_pixels_are_those_of_transformers(case: str, images: list[Path], tmp_pat
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
 
+def test_keys_that_older_releases_wrote(tmp_path: Path) -> None:
+    older = CASES["clip"] | {"_valid_processor_keys": ["images", "do_resize"]}
+    for file, said in (("x", CASES["clip"]), ("y", older)):
+        (tmp_path / file).mkdir()
+        (tmp_path / file / "preprocessor_config.json").write_text(json.dumps(said))
+    assert image_processor.read(tmp_path / "y") == image_processor.read(tmp_path / "x")
+
+
 def test_the_file_of_a_whole_processor(tmp_path: Path) -> None:
     assert image_processor.read(tmp_path) is None
     inner = CASES["clip"]
