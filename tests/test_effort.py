@@ -11,7 +11,7 @@ from tests.effort import sampled, thinned
 
 
 def running(parameters: list[Any], mark: str) -> list[Any]:
-    """Those without a mark."""
+    """Return the parameters without a mark."""
     return [
         one
         for one in parameters

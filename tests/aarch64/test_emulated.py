@@ -13,6 +13,7 @@ from maxtool.compiler.cpu_target import cpu_target
 from maxtool.compiler.kernels.cpu.integer_dot import PLAIN, SETS, instruction_set
 from maxtool.quantization import QuantizationEncoding
 from tests.artifact.quantized_files import SAMPLE, planned
+from tests.effort import sampled
 from tests.parity.yardstick import FOLDER
 from tests.schemes import pure
 
@@ -28,8 +29,8 @@ USUAL = (
     *("attention", "block_attention", "columns", "epilogues", "experts", "integer_dot", "linear"),
     *("pairs", "quantized_cache", "rowwise", "slots", "special"),
 )
-FILES = [("neoverse-v1", f"test_{name}.py") for name in USUAL]
-FILES += [(cpu, QUANTIZED) for cpu in CPUS]
+PRODUCTS = [*((cpu, QUANTIZED) for cpu in CPUS), ("neoverse-v1", "test_integer_dot.py")]
+FILES = {*(("neoverse-v1", f"test_{name}.py") for name in USUAL), *PRODUCTS}
 
 SOURCES = {
     "Q4_0": (SAMPLE, {"quantize": pure(QuantizationEncoding.Q4_0)}),
@@ -50,7 +51,7 @@ def test_each_cpu_has_its_way_to_multiply(cpu: str) -> None:
     assert instruction_set(cpu_target(f"cpu:{cpu}")) is CPUS[cpu]
 
 
-@pytest.mark.parametrize(("cpu", "file"), FILES)
+@pytest.mark.parametrize(("cpu", "file"), sampled(sorted(FILES), *PRODUCTS))
 def test_kernels(cpu: str, file: str) -> None:
     """The fast tests of kernels, which compare with what NumPy computes outside."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]

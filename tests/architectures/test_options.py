@@ -211,7 +211,7 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
 
 @pytest.mark.slow
 @given(options(), st.integers(0, 9))
-@settings(max_examples=15)
+@settings(max_examples=8)
 def test_any_options_that_go_together(found: dict[str, Any], seed: int) -> None:
     check(DecoderConfig(**CONFIG | found), seed, without_cache=True)
 
