@@ -15,7 +15,10 @@ from maxtool.compiler.cpu_target import HOST_CPU, TILES, CpuTarget
 
 DATA = Path(__file__).resolve().parent / "data"
 DECODERS = "artifact/test_families.py::test_a_folder_computes_what_was_recorded"
-IMAGE_ENCODERS = "artifact/test_image_encoders.py::test_check_passes"
+OF_NO_TEXT = {
+    "image_encoder": "artifact/test_image_encoders.py::test_check_passes",
+    "speech": "artifact/test_speech.py::test_check_passes",
+}
 ENCODERS = "artifact/test_encoders.py::test_check_passes"
 
 # Each kernel of a CPU, and the test that is run for it.
@@ -135,8 +138,8 @@ def test_of(recipe: str, architecture: str) -> str:
     """Return the test of a recipe: of the tiny model that has its name, or of its recordings."""
     if recipe in OTHERWISE:
         return OTHERWISE[recipe]
-    if architecture == "image_encoder":
-        return f"{IMAGE_ENCODERS}[{recipe}]"
+    if architecture in OF_NO_TEXT:
+        return f"{OF_NO_TEXT[architecture]}[{recipe}]"
     tiny = f"tiny-{recipe.replace('_', '-')}"
     if not (DATA / tiny).is_dir():
         return f"variants/test_random.py::test_a_family[{recipe}]"

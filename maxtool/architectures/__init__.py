@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from maxtool.architectures import decoder, encoder, image_encoder
+from maxtool.architectures import decoder, encoder, image_encoder, speech
 from maxtool.architectures.cache_layout import CacheLayout
 from maxtool.architectures.decoder import Decoder
 from maxtool.architectures.decoder_config import DecoderConfig
+from maxtool.architectures.encoder_decoder import EncoderDecoder
 from maxtool.architectures.entry import (
     Architecture,
     Caching,
@@ -30,6 +31,7 @@ ARCHITECTURES: dict[str, Builder] = {
     "decoder": decoder.build,
     "encoder": encoder.build,
     "image_encoder": image_encoder.build,
+    "speech": speech.build,
 }
 
 
@@ -61,6 +63,8 @@ def build(
         raise ConfigurationError(f"no architecture {architecture!r}", hint=f"there are: {known}")
     if builder is decoder.build:
         return decoder.build(config, dtype, context, form, draws)
+    if builder is speech.build:
+        return speech.build(config, dtype, context, form)
     return builder(config, dtype, context)
 
 
@@ -72,6 +76,7 @@ __all__ = [
     "Caching",
     "Decoder",
     "DecoderConfig",
+    "EncoderDecoder",
     "Entry",
     "Indexed",
     "Limit",

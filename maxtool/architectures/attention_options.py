@@ -21,6 +21,7 @@ class AttentionOptions(DecoderSizes):
     # None for no bound.
     qkv_clip: float | None = None
     qkv_bias: bool = False  # whether the query, key and value projections have biases
+    k_bias: bool = True  # whether keys have biases where queries and values do
     o_bias: bool = False  # whether the attention's output projection has a bias
     # How many keys a query sees at most, its own included; None for all.
     sliding_window: int | None = None

@@ -106,13 +106,22 @@ class Decoder(Module[[Tensor], Tensor]):
         """
         return self._step(input_ids, (position, slot), cache)
 
+    def read(self, source: Tensor, *cache: Tensor) -> None:
+        """Write what layers keep of ``source [batch, positions, hidden]`` into the cache."""
+        for layer, kept in zip(self.layers, self._by_layer(cache), strict=True):
+            layer.read(source, kept)
+
     def _step(self, input_ids: Tensor, location: Location, cache: Sequence[Tensor]) -> Tensor:
-        counts = [len(state.buffers) for state in self.states()]
+        hidden = self._hidden(input_ids, location, self._by_layer(cache))
+        return self._logits(hidden[:, -1])
+
+    def _by_layer(self, cache: Sequence[Tensor]) -> list[Cache]:
+        """Return the buffers of each layer."""
+        counts = [len(state.whole) for state in self.states()]
         if len(cache) != sum(counts):
             raise ValueError(f"the layers keep {sum(counts)} buffers, not {len(cache)}")
         rest = iter(cache)
-        layers = [tuple(islice(rest, count)) for count in counts]
-        return self._logits(self._hidden(input_ids, location, layers)[:, -1])
+        return [tuple(islice(rest, count)) for count in counts]
 
     def sample(
         self, token: Tensor, position: Tensor, draws: Tensor, settings: Tensor, *state: Tensor
@@ -190,6 +199,10 @@ class Decoder(Module[[Tensor], Tensor]):
         plain = forward, *self._cached(self.step, "batch", 1, ("position",))
         return (*plain, *self._drawing()) if self.draws else plain
 
+    def steps(self) -> tuple[Entry, ...]:
+        """``prefill`` and ``decode`` alone."""
+        return tuple(self._cached(self.step, "batch", 1, ("position",)))
+
     def _cached(
         self, step: Callable[..., Tensor], read: DimLike, rows: DimLike, numbers: tuple[str, ...]
     ) -> Iterator[Entry]:
@@ -236,19 +249,19 @@ class Decoder(Module[[Tensor], Tensor]):
     def _set_form(self, form: CacheLayout) -> None:
         self.form = form
         for layer in self.layers:
-            layer.mixer.form = form
+            layer.set_form(form)
 
     def cache(self) -> Mapping[str, BufferType]:
         """The buffers of a text, one fixed one for each part of what a layer keeps."""
         return {
             f"cache.{layer}.{part}": input_type
             for layer, state in enumerate(self.states())
-            for part, input_type in state.buffers.items()
+            for part, input_type in state.whole.items()
         }
 
     def states(self) -> list[LayerState]:
         """The state of each layer, as the module is traced now."""
-        return [layer.mixer.state() for layer in self.layers]
+        return [layer.state() for layer in self.layers]
 
     def _hidden(self, input_ids: Tensor, location: Location, cache: list[Cache]) -> Tensor:
         """The normalised hidden state ``[batch, seq, hidden]``."""
@@ -298,6 +311,8 @@ def build(
 ) -> Decoder:
     """A decoder with its weights declared and not bound."""
     options = typed(DecoderConfig, config, problems)
+    if options.source_positions is not None:
+        raise ConfigurationError("source_positions is for decoders behind an encoder")
     if context is not None and not 1 <= context <= options.max_context:
         raise ConfigurationError(
             f"a context of {context} positions", hint=f"it is from 1 to {options.max_context}"

@@ -32,7 +32,7 @@ class Attention(CachedModule):
         hidden, dim = config.hidden_size, config.head_dim
         inner, shared = config.n_heads * dim, config.n_kv_heads * dim
         self.q = Linear(hidden, inner, dtype, has_bias=config.qkv_bias)
-        self.k = Linear(hidden, shared, dtype, has_bias=config.qkv_bias)
+        self.k = Linear(hidden, shared, dtype, has_bias=config.qkv_bias and config.k_bias)
         self.v = Linear(hidden, shared, dtype, has_bias=config.qkv_bias)
         self.o = Linear(inner, hidden, dtype, has_bias=config.o_bias)
         self.q.role, self.o.role = Role.OUTPUTS, Role.INPUTS

@@ -21,7 +21,7 @@ POSITIVE = (
     " sliding_window attention_scale attention_softcap logits_softcap embed_scale residual_scale"
     " logits_scale qkv_clip temperature temperature_context n_experts n_experts_used expert_size"
     " expert_groups expert_groups_used expert_scale swiglu_limit swiglu_alpha"
-    " shared_expert_size conv_taps"
+    " shared_expert_size conv_taps source_positions"
 )
 NOT_NEGATIVE = ("norm_eps", "rope_mscale", "rope_mscale_all_dim", "expert_sum_eps")
 
@@ -107,6 +107,11 @@ def _mixers(config: DecoderConfig) -> Iterator[str]:
         yield "conv_taps is 1: a convolution over time looks at two tokens at least"
 
 
+def _source(config: DecoderConfig) -> Iterator[str]:
+    if config.source_positions is not None and config.block != "pre":
+        yield f"source_positions with block {config.block!r}: an encoder goes with 'pre' alone"
+
+
 RULES: tuple[Rule, ...] = (
     _out_of_range,
     partial(unsupported, choices=CHOICES),
@@ -116,6 +121,7 @@ RULES: tuple[Rule, ...] = (
     *rope_checks.RULES,
     _norms_and_windows,
     _mixers,
+    _source,
     *expert_checks.RULES,
 )
 

@@ -9,10 +9,11 @@ from maxtool.architectures.config import MAX_POSITIONS
 from maxtool.architectures.expert_options import ExpertOptions
 from maxtool.architectures.mixer_options import MixerOptions
 from maxtool.architectures.rope_options import RopeOptions
+from maxtool.architectures.source_options import SourceOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecoderConfig(ExpertOptions, MixerOptions, AttentionOptions, RopeOptions):
+class DecoderConfig(ExpertOptions, MixerOptions, SourceOptions, AttentionOptions, RopeOptions):
     """The options of a decoder, in groups that it inherits; ``x`` is the residual stream."""
 
     norm: str = "rms"  # ``rms``, or ``layer`` for mean and variance

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from maxtool.architectures.cache_layout import Cache, CacheLayout, Location
+from maxtool.architectures.cross_attention import CrossAttention
 from maxtool.architectures.decoder_attention import Attention
 from maxtool.architectures.decoder_config import DecoderConfig
-from maxtool.architectures.layer_state import CachedModule, Mixer
+from maxtool.architectures.layer_state import CachedModule, LayerState, Mixer
 from maxtool.architectures.mixture_of_experts import MixtureOfExperts
 from maxtool.architectures.mlp import MLPS, PlainMLP
 from maxtool.architectures.normalization import Norm, stream_norm
@@ -47,6 +50,10 @@ class DecoderLayer(CachedModule):
         else:
             self.conv = ShortConvolution(config, dtype, form)
         self.attn_post_norm = norm("attn_post_norm")
+        self.cross = self.cross_norm = None
+        if config.source_positions is not None:
+            self.cross = CrossAttention(config, config.source_positions, dtype, form)
+            self.cross_norm = stream_norm(config)
         self.mlp_norm = norm("mlp_norm")
         self.mlp = _make_mlp(config, index, dtype)
         self.mlp_post_norm = norm("mlp_post_norm")
@@ -58,18 +65,42 @@ class DecoderLayer(CachedModule):
         """The part through which tokens know of those before them."""
         return self.attn if self.has_attention else self.conv
 
+    def state(self) -> LayerState:
+        """The buffers of a text, and those of the source where there is one."""
+        state = self.mixer.state()
+        return state if self.cross is None else replace(state, source=self.cross.buffers)
+
+    def set_form(self, form: CacheLayout) -> None:
+        """Change how what it keeps lies in memory."""
+        self.mixer.form = form
+        if self.cross is not None:
+            self.cross.form = form
+
     def forward(
         self, x: Tensor, turn: Turn, location: Location, cache: Cache | None
     ) -> tuple[Tensor, Cache | None]:
         """Map ``[batch, seq, hidden]`` to the same shape; returns the updated cache too."""
         first = _normed(self.attn_norm, x)
-        mixed, cache = self.mixer(first, turn, location, cache)
+        own, source = self._apart(cache)
+        mixed, own = self.mixer(first, turn, location, own)
         after = self._added(x, _normed(self.attn_post_norm, mixed))
+        if self.cross is not None:
+            after = self._added(after, self.cross(_normed(self.cross_norm, after), source))
         if not self.is_parallel:
             second = _normed(self.mlp_norm, after)
         else:
             second = first if self.mlp_norm is None else self.mlp_norm(x)
-        return self._added(after, _normed(self.mlp_post_norm, self.mlp(second))), cache
+        return self._added(after, _normed(self.mlp_post_norm, self.mlp(second))), own
+
+    def read(self, source: Tensor, cache: Cache) -> None:
+        """Write the keys and values of a source into the cache."""
+        if self.cross is not None:
+            self.cross.read(source, self._apart(cache)[1])
+
+    def _apart(self, cache: Cache | None) -> tuple[Cache | None, Cache]:
+        """The buffers of the text, and those of the source."""
+        count = len(self.mixer.state().buffers)
+        return (None, ()) if cache is None else (cache[:count], cache[count:])
 
     def _added(self, x: Tensor, more: Tensor) -> Tensor:
         return x + (more if self.residual_scale == 1 else more * self.residual_scale)

@@ -17,6 +17,7 @@ class EncoderAttention(Module[[Tensor, Tensor | None, Angles | None], Tensor]):
         head_dim: The width of each.
         dtype: The element type of the matrices.
         qkv_bias: Whether queries, keys and values have biases.
+        k_bias: Whether keys have them where the others do.
         o_bias: Whether the output has one.
         causal: Whether a token sees only those up to itself.
     """
@@ -29,12 +30,13 @@ class EncoderAttention(Module[[Tensor, Tensor | None, Angles | None], Tensor]):
         dtype: DType,
         *,
         qkv_bias: bool = True,
+        k_bias: bool = True,
         o_bias: bool = True,
         causal: bool = False,
     ) -> None:
         inner = heads * head_dim
         self.q = Linear(hidden, inner, dtype, has_bias=qkv_bias)
-        self.k = Linear(hidden, inner, dtype, has_bias=qkv_bias)
+        self.k = Linear(hidden, inner, dtype, has_bias=qkv_bias and k_bias)
         self.v = Linear(hidden, inner, dtype, has_bias=qkv_bias)
         self.o = Linear(inner, hidden, dtype, has_bias=o_bias)
         self.heads, self.head_dim, self.causal = heads, head_dim, causal

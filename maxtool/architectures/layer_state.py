@@ -31,11 +31,18 @@ class LayerState:
     positions: Mapping[str, int] = field(default_factory=dict)
     # Positions that those have room for; None where there are none.
     room: int | None = None
+    # Buffers of what an encoder gives, which no token changes.
+    source: Mapping[str, BufferType] = field(default_factory=dict)
 
     @property
     def is_fixed(self) -> bool:
         """Return whether any buffer is of fixed size, so that no token can be taken back."""
         return not self.buffers.keys() <= self.positions.keys()
+
+    @property
+    def whole(self) -> Mapping[str, BufferType]:
+        """All buffers by name, those of the source last."""
+        return {**self.buffers, **self.source}
 
 
 class Mixer(Protocol):

@@ -23,6 +23,7 @@ class LayerSizes:
     hidden_act: str
     mlp: str = "plain"
     qkv_bias: bool = True
+    k_bias: bool = True  # whether keys have biases where queries and values do
     causal: bool = False  # whether a token sees only those up to itself
     layer_scale: bool = False  # whether each channel of what is added has a factor (CaiT)
 
@@ -39,6 +40,7 @@ class PreNormLayer(Module[[Tensor, Tensor | None], Tensor]):
             sizes.head_dim,
             dtype,
             qkv_bias=sizes.qkv_bias,
+            k_bias=sizes.k_bias,
             causal=sizes.causal,
         )
         self.attn_scale = _factors("attn_scale", sizes)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from maxtool import architectures
-from maxtool.architectures import Architecture, Decoder, Entry, graph_of
+from maxtool.architectures import Architecture, Decoder, EncoderDecoder, Entry, graph_of
 from maxtool.architectures.image_encoder import PIXELS
+from maxtool.architectures.speech import FEATURES
 from maxtool.artifact import batch, cache_type, devices, original_model
 from maxtool.artifact import check as parity
 from maxtool.artifact.contents import Contents, NamedGraph, used_target
@@ -28,6 +29,7 @@ from maxtool.artifact.matrix_types import (
 )
 from maxtool.artifact.original_image_model import OriginalImageModel
 from maxtool.artifact.original_model import OriginalModel
+from maxtool.artifact.original_speech_model import OriginalSpeechModel
 from maxtool.artifact.planned import Planned, check_place, target_of
 from maxtool.artifact.quick_quantizing import quick_quantizing
 from maxtool.artifact.request import CacheType, Request
@@ -44,6 +46,8 @@ from maxtool.recipe.load import files_of
 from maxtool.recipe.naming import check_name, model_name
 from maxtool.recipe.recipe_files import RECIPE_SUFFIX, is_shipped
 from maxtool.recipe.schema import Tolerance
+from maxtool.runtime.loader.recorded_checks import Runner
+from maxtool.runtime.loader.specs import IMAGE, TRANSCRIBE
 from maxtool.tokenizer import Tokenizer
 from maxtool.weights import Checkpoint, open_checkpoint
 from maxtool.weights.files_read import files_noted, named
@@ -54,8 +58,14 @@ USUAL_CONTEXT = 1 << 17
 
 # What a model does by itself, by the entry that does it; others are called with arrays alone.
 TASKS = {"prefill": "generate", "embed": "embed"}
-# The task of a model whose entries take images.
-IMAGE = "image"
+# The task of a model by what its entries take, where that is something else than text.
+TASKS_OF_INPUTS = {PIXELS: IMAGE, FEATURES: TRANSCRIBE}
+
+# What runs the original of a model, by its task; of others a model of texts.
+ORIGINALS: Mapping[object, Callable[..., Runner]] = {
+    IMAGE: OriginalImageModel,
+    TRANSCRIBE: OriginalSpeechModel,
+}
 
 # Kinds of target whose steps run without the host between them, which draws the tokens otherwise.
 DRAWING = ("cuda",)
@@ -100,7 +110,9 @@ class Build(Planned):
     @property
     def kv_dtype(self) -> CacheType | None:
         """The type of keys and values in a decoder's cache; None for other models."""
-        return cache_type.type_of(self.module.form) if isinstance(self.module, Decoder) else None
+        if not isinstance(self.module, Decoder | EncoderDecoder):
+            return None
+        return cache_type.type_of(self.module.form)
 
     @property
     def _rounded(self) -> set[DType]:
@@ -139,7 +151,7 @@ class Build(Planned):
     def _reference(self) -> parity.Reference:
         if self.request.against == parity.GRAPH:
             return parity.GRAPHS
-        kind = OriginalImageModel if self.contents.identity["task"] == IMAGE else OriginalModel
+        kind = ORIGINALS.get(self.contents.identity["task"], OriginalModel)
         make = partial(kind, checkpoint=self.plan.checkpoint)
         return parity.Reference(parity.TRANSFORMERS, make)
 
@@ -201,8 +213,8 @@ def _prepared(request: Request, read: Mapping[Path, None]) -> Build:
         graphs = {entry: graph_of(module, entry) for entry in _entries(module, recipe)}
     tokenizer, cut = model_tokenizer(planned)
     notes = [*checkpoint.notes, *planned.notes, *cut, *told, *remarked]
-    seen, told_of_images = image_facts(planned, module)
-    notes += told_of_images
+    seen, noted = image_facts(planned, module)
+    notes += noted
     if tokenizer is None and task_of(graphs) != IMAGE:
         notes.append("the source has no tokenizer: the artifact takes token ids, not text")
     contents = _contents(request, planned, target, dtype, types, module, graphs, tokenizer)
@@ -256,8 +268,9 @@ def _contents(
 def task_of(entries: Iterable[Entry]) -> str | None:
     """The task of a model of these entries; None if it is called with arrays alone."""
     listed = list(entries)
-    if any(PIXELS in entry.inputs for entry in listed):
-        return IMAGE
+    inputs = {name for entry in listed for name in entry.inputs}
+    for name in TASKS_OF_INPUTS.keys() & inputs:
+        return TASKS_OF_INPUTS[name]
     return next(filter(None, (TASKS.get(entry.name) for entry in listed)), None)
 
 
@@ -334,11 +347,12 @@ def _module(
     context, told = _context(request, planned)
     name = planned.recipe.architecture
     module = architectures.build(name, config, dtype, context, form, draws)
-    if request.kv_dtype is not None and not isinstance(module, Decoder):
+    if request.kv_dtype is not None and not isinstance(module, Decoder | EncoderDecoder):
         raise UsageError(f"--kv-dtype is for decoders, not {planned.recipe.name}")
     if isinstance(module, Decoder):
         cache_type.check_heads(module)
     else:
+        cache_type.check_source(module)
         batch.refuse(request, planned.recipe.name)
     return module, told
 

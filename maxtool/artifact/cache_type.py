@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maxtool.architectures import CacheLayout, Decoder
+from maxtool.architectures import CacheLayout, Decoder, EncoderDecoder
 from maxtool.artifact.request import CacheType, Request
 from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
@@ -64,6 +64,15 @@ def check_heads(decoder: Decoder) -> None:
         raise UsageError(
             f"--kv-dtype {BLOCKS.name} is in blocks of {size} elements, and heads have {dim}",
             hint="float16, bfloat16 and float32 take heads of any size",
+        )
+
+
+def check_source(module: object) -> None:
+    """Refuse blocks of a cache that holds what an encoder gives, too."""
+    if isinstance(module, EncoderDecoder) and module.form.is_quantized:
+        raise UsageError(
+            f"--kv-dtype {BLOCKS.name}: no kernel attends to an encoder's output in blocks",
+            hint="float16, bfloat16 and float32 are what such a cache may be",
         )
 
 

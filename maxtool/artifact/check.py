@@ -28,6 +28,7 @@ from maxtool.runtime.loader import recorded_checks
 from maxtool.runtime.loader.comparison import Comparison, Tolerance
 from maxtool.runtime.loader.errors import DoesNotFit
 from maxtool.runtime.loader.recorded_checks import RecordedCall, RecordedCheck, Runner
+from maxtool.runtime.loader.specs import ENCODE
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -197,6 +198,8 @@ def _asked(contents: Contents, length: int, allowed: Tolerance) -> Iterator[Reco
         calls = in_turn_calls(ids, DECODED_PAST if passes else DECODED)
         if (slots := contents.facts.get("batch")) is not None:
             calls = list(slotted_calls(calls, int(str(slots))))
+        if (encode := functions.get(ENCODE)) is not None:
+            calls.insert(0, RecordedCall(ENCODE, draw(contents, encode, length)))
         yield RecordedCheck(" and ".join(CACHED), calls, "logits", NOTHING, allowed)
 
 

@@ -128,10 +128,17 @@ def call_model(model: Any, inputs: Mapping[str, Array], **options: Any) -> dict[
     """Return the outputs that are tensors, by transformers' names for them."""
     import torch
 
+    found = outputs_of(model, inputs, **options).items()
+    return {name: value.numpy() for name, value in found if isinstance(value, torch.Tensor)}
+
+
+def outputs_of(model: Any, inputs: Mapping[str, Array], **options: Any) -> Any:  # noqa: ANN401
+    """Return the outputs as transformers gives them."""
+    import torch
+
     with torch.inference_mode():
         tensors = {name: torch.from_numpy(array) for name, array in inputs.items()}
-        found = model(**tensors, **options).items()
-    return {name: value.numpy() for name, value in found if isinstance(value, torch.Tensor)}
+        return model(**tensors, **options)
 
 
 def _loaded(maker: Any, checkpoint: Checkpoint, **options: Any) -> Any:  # noqa: ANN401 - its own

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from maxtool.benchmark.work import EmbeddingWork, GenerationWork, Work, call_work
 from maxtool.errors import ModelMismatch, UsageError
 from maxtool.runtime.loader.manifest import Manifest
-from maxtool.runtime.loader.specs import EMBED, GENERATE, EntrySpec
+from maxtool.runtime.loader.specs import EMBED, GENERATE, TRANSCRIBE, EntrySpec
 
 PREFILL, DECODE, CALL = "prefill", "decode", "call"
 # Tokens of a prompt, those made behind it, and those of each text, where none are asked for.
@@ -77,6 +77,10 @@ def cases_of(manifest: Manifest, settings: Settings) -> list[Case]:
             hint="compile it without --target, or with --target cpu:NAME",
         )
     peak = _peak(manifest)
+    if manifest.task == TRANSCRIBE:
+        what = "the model writes down speech, which bench does not measure"
+        hint = "run --audio says how long a sound took"
+        raise ModelMismatch(what, file=manifest.folder, hint=hint)
     cases = TASKS.get(manifest.task, _calls)(manifest, settings)
     return [replace(case, peak=peak) for case in cases]
 

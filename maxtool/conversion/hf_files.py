@@ -18,7 +18,8 @@ from maxtool.weights import TensorSpec
 from maxtool.weights.source_file import whole_file
 
 CONFIG = "config.json"
-PIXELS = "pixel_values"
+# What models take besides texts, which are prepared for them.
+PREPARED = frozenset({"pixel_values", "input_features"})
 GENERATION = "generation_config.json"
 # What prepares images, sounds and videos for a model, in transformers' classes.
 PROCESSORS = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
@@ -49,7 +50,7 @@ def from_huggingface(
 def _processors(plan: Plan) -> tuple[str, ...]:
     """The files of processors, of a model that takes more than texts as it is written."""
     inputs = {name for entry in plan.recipe.entries.values() for name in entry}
-    return PROCESSORS if PIXELS in inputs else ()
+    return PROCESSORS if PREPARED & inputs else ()
 
 
 def from_gguf(

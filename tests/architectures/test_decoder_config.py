@@ -54,6 +54,8 @@ def problems(**changes: Any) -> list[str]:
         ({"attention_scale": 0.0}, ["attention_scale is 0.0"]),
         ({"logits_softcap": float("inf")}, ["logits_softcap is inf"]),
         ({"context_length": 2**31}, ["context_length is 2147483648, above 2147483647"]),
+        ({"source_positions": 0}, ["source_positions is 0"]),
+        ({"source_positions": 9, "block": "post"}, ["source_positions with block 'post'"]),
         ({"n_layers": 10**9}, ["n_layers is 1000000000, above 10000"]),
     ],
 )
@@ -122,6 +124,11 @@ def test_the_choices_are_those_that_are_built() -> None:
     assert CHOICES["block"] == tuple(NORMS)
     assert CHOICES["hidden_act"] == tuple(ACTIVATIONS)
     assert CHOICES["mlp"] == tuple(MLPS)
+
+
+def test_a_source_needs_an_encoder() -> None:
+    with pytest.raises(ConfigurationError, match="is for decoders behind an encoder"):
+        build("decoder", CONFIG | {"source_positions": 9})
 
 
 def test_lists_become_tuples_and_their_items_are_checked() -> None:

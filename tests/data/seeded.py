@@ -144,3 +144,9 @@ def write_images(folder: Path) -> list[Path]:
     for name, (image, options) in kinds.items():
         image.save(folder / name, **options)
     return [folder / name for name in kinds]
+
+
+def input_features(config: Config, count: int = 2) -> Array:
+    """Spectrograms [count, n_mels, frames] for a model of speech."""
+    sizes = (count, config["num_mel_bins"], 2 * config["max_source_positions"])
+    return tensor("input_features", sizes, 0.0)

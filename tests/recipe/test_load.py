@@ -27,6 +27,7 @@ ENTRIES = {
     "decoder": {"forward", "prefill", "decode"},
     "encoder": {"forward", "embed"},
     "image_encoder": {"forward", "embed", "classify"},
+    "speech": {"encode", "prefill", "decode"},
 }
 
 

@@ -35,6 +35,7 @@ NEEDED = {
     "session",
     "slots",
     "specs",
+    "speech_entries",
     "text_entries",
     "tokens",
     "verified",

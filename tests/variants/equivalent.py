@@ -30,6 +30,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "dinov2 drop config/hidden_act/hf/[01]/values/[gs]?lu",
         "siglip_vision drop config/hidden_act/hf/values/[gs]?lu",
         "vit drop config/pooler_act/hf/values/tanh",
+        "whisper drop config/hidden_act/hf/values/[gs]?lu",
     ),
     "the order of a list of names means nothing": (
         "* swap aside/hf/*/* with *",
@@ -60,6 +61,12 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     ),
     "of recipes that ask for as much the first by name is taken": (
         "gemma3_vision drop match/gguf",
+    ),
+    "two keys say one number, and both are written": (
+        "whisper swap config/encoder_layers/hf/keys with 'also'",
+    ),
+    "no recorded file of a tied model has the matrix": (
+        "whisper set weights/hf/decoder.lm_head.weight/when/tie_word_embeddings to False",
     ),
     "a GGUF file that has the matrix is not tied": (
         "* set weights/gguf/lm_head.weight/when/tie_word_embeddings to False",

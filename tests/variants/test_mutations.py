@@ -21,21 +21,26 @@ from maxtool.recipe.recipe_files import recipe_file
 from tests.effort import sampled
 from tests.variants.damage import ancestors, damaged, damages, heirs, tables
 from tests.variants.equivalent import EQUIVALENT
-from tests.variants.image_faults import ImageJudge
+from tests.variants.image_faults import ImageCase
 from tests.variants.judge import Judge
 from tests.variants.mutations import Mutation, Table
+from tests.variants.recorded_faults import RecordedCase, RecordedJudge
 from tests.variants.rows import FAMILIES, RANDOM, rows
+from tests.variants.speech_faults import SpeechCase
 
 FOLDER = (recipe_file("llama") or Path()).parent
 RECIPES = sorted(file.stem for file in FOLDER.glob("*.toml"))
 SAMPLE, SEED = 3, 13
+# Cases of models that are not models of texts, by their architecture.
+RECORDED = {"image_encoder": ImageCase, "speech": SpeechCase}
 
 
 def test_what_is_whole_shows_nothing(tmp_path: Path) -> None:
     judge = Judge([], tmp_path)
     for looks in (judge.unpublished, judge.unwritten, judge.unmatched):
         assert not list(looks(RECIPES))
-    assert not list(ImageJudge(tmp_path / "images").problems())
+    for name, kind in RECORDED.items():
+        assert not list(RecordedJudge(kind, tmp_path / name).problems())
 
 
 def test_every_known_damage_is_done() -> None:
@@ -59,9 +64,10 @@ def model_type(family: str) -> str:
     return str(next(rows(family)).config["model_type"])
 
 
-def _image_encoders(recipe: str) -> bool:
-    """Return whether a recipe's models are encoders of images."""
-    return "image_encoder" in (tables(each).get("architecture") for each in ancestors(recipe))
+def _recorded(recipe: str) -> type[RecordedCase] | None:
+    """Return the kind of a recipe's recordings; None for models of texts."""
+    named = (RECORDED.get(tables(each).get("architecture")) for each in ancestors(recipe))
+    return next(filter(None, named), None)
 
 
 def families(recipe: str) -> list[str]:
@@ -133,8 +139,8 @@ def known(recipe: str, mutation: Mutation) -> bool:
     return any(fnmatchcase(f"{recipe} {mutation}", pattern) for pattern in listed)
 
 
-def _shown_by_images(recipe: str, judge: ImageJudge, damage: tuple[Mutation, Table]) -> str | None:
-    """Return the evidence of damage to a recipe of encoders of images."""
+def _shown_whole(recipe: str, judge: RecordedJudge, damage: tuple[Mutation, Table]) -> str | None:
+    """Return the evidence of damage to a recipe, in any recording of its kind."""
     with damaged(recipe, damage[1]):
         return next(judge.faults(heirs(recipe)), None)
 
@@ -142,8 +148,8 @@ def _shown_by_images(recipe: str, judge: ImageJudge, damage: tuple[Mutation, Tab
 def survivors(recipe: str, folder: Path, chosen: list[tuple[Mutation, Table]]) -> Iterator[str]:
     """The damage that nothing shows, and that is not known to change nothing."""
     look: Callable[[tuple[Mutation, Table]], str | None]
-    if _image_encoders(recipe):
-        look = partial(_shown_by_images, recipe, ImageJudge(folder))
+    if (kind := _recorded(recipe)) is not None:
+        look = partial(_shown_whole, recipe, RecordedJudge(kind, folder))
     else:
         look = partial(shown, recipe, Judge(families(recipe), folder))
     for damage in chosen:

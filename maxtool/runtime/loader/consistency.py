@@ -27,6 +27,7 @@ from .specs import (
     WeightSpec,
     is_name,
 )
+from .speech_entries import SPEECH_RULES
 from .text_entries import TEXT_RULES, Rule
 
 MAX_BYTES = 1 << 48
@@ -222,4 +223,5 @@ RULES: tuple[Rule, ...] = (
     _filled,
     *TEXT_RULES,
     *IMAGE_RULES,
+    *SPEECH_RULES,
 )

@@ -11,8 +11,8 @@ from .inputs import bind
 from .manifest import Manifest
 from .memory import Array, named
 from .processor import Progress, State, TextMemory
-from .specs import EntrySpec
-from .text_entries import check_position, spans_of
+from .specs import ENCODE, EntrySpec
+from .text_entries import check_position, ids_of, spans_of
 
 if TYPE_CHECKING:
     from .split import SplitExecution
@@ -84,6 +84,12 @@ class EntryRunner:
         self, state: State, entry: EntrySpec, inputs: Mapping[str, Array]
     ) -> Sequence[Any]:
         """The parts of a state that a call is going to write from its position on."""
+        if ids_of(entry) is None:
+            state.take_source()
+            return state.parts
+        if ENCODE in self.manifest.entries and not state.has_source:
+            what = "the state holds no source that a text could follow"
+            raise DoesNotFit(what, hint=f"run {ENCODE!r} on it first")
         spans = spans_of(entry, inputs)
         for slot, first, _ in spans:
             if not state.holds_before(first, slot):

@@ -36,6 +36,7 @@ class State:
         specs: Its tensors, as the manifest lists them.
         dims: The sizes of its named dimensions.
         lengths: The tokens that were written into each slot, or begun to be.
+        has_source: Whether it holds what an encoder gave, where the model has one.
         parts: What compiled code takes on each device: all its tensors there.
 
     Raises:
@@ -64,6 +65,7 @@ class State:
             raise BadUsage(f"a state needs the sizes of {', '.join(wrong)}, from 1 up")
         self.specs, self.dims = specs, {name: dims[name] for name in named}
         self.lengths, self._kept, self._is_recurrent = [0] * slots, kept, is_recurrent
+        self.has_source = False
         self._tensors = [
             (device, [device.zeros(spec.sizes(dims), spec.dtype) for spec in specs])
             for device in devices
@@ -104,9 +106,13 @@ class State:
             from_it, to_it = ((slot, *part[1:]) for slot in (source, target))
             array[to_it] = array[from_it]
 
+    def take_source(self) -> None:
+        """Note that a source is about to be written, behind which a text begins anew."""
+        self.has_source, self.lengths = True, [0] * len(self.lengths)
+
     def clear(self) -> None:
         """Make it zeros again."""
-        self.lengths = [0] * len(self.lengths)
+        self.has_source, self.lengths = False, [0] * len(self.lengths)
         for device, tensors in self._tensors:
             for tensor in tensors:
                 device.clear(tensor)

@@ -56,8 +56,9 @@ class RecordedCheck:
     name: str
     calls: Sequence[RecordedCall]
     output: str  # the name of the output that is compared
-    # That output; of several calls one after the other, along axis 1 where the rows of all are the
-    # same texts, and along axis 0 where each row says by its slot which text it is of.
+    # That output, of the calls that give it; of several one after the other, along axis 1 where the
+    # rows of all are the same texts, and along axis 0 where each row says by its slot which text it
+    # is of.
     expected: Array
     tolerance: Tolerance
 
@@ -66,7 +67,10 @@ class RecordedCheck:
         first = self.calls[0]
         keeps = bool(model.entry(first.entry).state)
         state = model.new_state(batch=len(next(iter(first.inputs.values())))) if keeps else None
-        outputs = [model.run(call.entry, call.inputs, state)[self.output] for call in self.calls]
+        results = [model.run(call.entry, call.inputs, state) for call in self.calls]
+        outputs = [result[self.output] for result in results if self.output in result]
+        if not outputs:
+            raise KeyError(self.output)
         if SLOT in first.inputs:
             return np.concatenate(outputs)
         return outputs[0] if len(outputs) == 1 and not keeps else np.stack(outputs, axis=1)

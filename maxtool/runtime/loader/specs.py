@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 # What a model does by itself; one without a task has functions of arrays, and no state.
-GENERATE, EMBED, IMAGE = "generate", "embed", "image"
+GENERATE, EMBED, IMAGE, TRANSCRIBE = "generate", "embed", "image", "transcribe"
 # The entry of a model of images that has classes; its other one is ``EMBED``.
 CLASSIFY = "classify"
+# The entry of a model with an encoder that writes what it gives into the state.
+ENCODE = "encode"
 ALIGNMENT = 64
 # What follows the name of an entry in that of the function which calls its kernels one by one,
 # where the entry itself runs several at once.

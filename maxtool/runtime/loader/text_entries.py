@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 from .errors import DoesNotFit
 from .manifest_parser import ManifestParser
 from .memory import Array
-from .specs import EMBED, GENERATE, EntrySpec, InputSpec
+from .specs import EMBED, ENCODE, GENERATE, TRANSCRIBE, EntrySpec, InputSpec
 
 Rule: TypeAlias = Callable[[ManifestParser], Iterator[str]]
 
@@ -39,7 +39,7 @@ class Span(NamedTuple):
 
 def check_position(manifest: ManifestParser, entry: EntrySpec, inputs: Mapping[str, Array]) -> None:
     """Refuse positions outside the state, and two rows that would write into one slot."""
-    if not entry.state or manifest.context is None:
+    if not entry.state or manifest.context is None or ids_of(entry) is None:
         return
     spans = spans_of(entry, inputs)
     for span in spans:
@@ -65,7 +65,7 @@ def _stateful(manifest: ManifestParser) -> Iterator[str]:
     """An entry that writes the state says where, and how much: the position is checked."""
     named = {size for spec in manifest.state for size in spec.names}
     for name, entry in manifest.entries.items():
-        if not entry.state:
+        if not entry.state or (name, manifest.task) == (ENCODE, TRANSCRIBE):
             continue
         if manifest.batch > 1 or any(spec.name == SLOT for spec in entry.inputs):
             yield from _slotted(manifest, name, entry)
@@ -165,7 +165,7 @@ def _embedding(manifest: ManifestParser) -> Iterator[str]:
 
 def _for(task: str | None, rule: Rule) -> Rule:
     """A rule for models of one task; for those of any task if None."""
-    wanted = (task,) if task else (GENERATE, EMBED)
+    wanted = (task,) if task else (GENERATE, EMBED, TRANSCRIBE)
     return lambda manifest: rule(manifest) if manifest.task in wanted else iter(())
 
 

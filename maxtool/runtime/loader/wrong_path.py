@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .errors import BadInput, DoesNotFit
-from .specs import EMBED, GENERATE, IMAGE
+from .specs import EMBED, GENERATE, IMAGE, TRANSCRIBE
 
 # How files of checkpoints end, and what they are called in a folder.
 SUFFIXES = (".safetensors", ".gguf", ".onnx", ".pt", ".pth")
@@ -24,6 +24,10 @@ TASKS = {
     IMAGE: (
         "this model takes images, and no text",
         "maxtool run, or its own run.py, with --image looks at the image in a file",
+    ),
+    TRANSCRIBE: (
+        "this model takes sounds, and writes what is said in them",
+        "maxtool run, or its own run.py, with --audio transcribes the speech in a file",
     ),
     None: (
         "this model takes arrays, and no text",
