@@ -33,6 +33,7 @@ from maxtool.artifact.original_speech_model import OriginalSpeechModel
 from maxtool.artifact.planned import Planned, check_place, target_of
 from maxtool.artifact.quick_quantizing import quick_quantizing
 from maxtool.artifact.request import CacheType, Request
+from maxtool.artifact.speech_facts import speech_facts
 from maxtool.artifact.weights import packing_note
 from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.compiler.targets import Target
@@ -214,11 +215,12 @@ def _prepared(request: Request, read: Mapping[Path, None]) -> Build:
     tokenizer, cut = model_tokenizer(planned)
     notes = [*checkpoint.notes, *planned.notes, *cut, *told, *remarked]
     seen, noted = image_facts(planned, module)
-    notes += noted
+    heard, noted_of_speech = speech_facts(planned, module)
+    notes += [*noted, *noted_of_speech]
     if tokenizer is None and task_of(graphs) != IMAGE:
         notes.append("the source has no tokenizer: the artifact takes token ids, not text")
     contents = _contents(request, planned, target, dtype, types, module, graphs, tokenizer)
-    facts = {**contents.facts, **seen}
+    facts = {**contents.facts, **seen, **heard}
     contents = replace(contents, facts=facts, sources=_sources(read, checkpoint))
     notes += packing_note(contents)
     made = Build(request, contents, checkpoint, notes, planned, types, module, graphs)

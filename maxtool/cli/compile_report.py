@@ -22,7 +22,8 @@ SIZES = {"n_layers": "{} layers", "hidden_size": "hidden {}", "vocab_size": "voc
 
 # What to try, by an entry that says what kind of model it is.
 TRIALS = {"prefill": '--prompt "Once upon a time"', "embed": '--text "Once upon a time"'}
-IMAGE = "--image FILE"
+# The same of tasks whose files need a fact: what prepares them.
+FILES = {"image": ("image", "--image FILE"), "transcribe": ("speech", "--audio FILE.wav")}
 
 
 def summary(build: AnyBuild) -> str:
@@ -132,8 +133,9 @@ def _invocation(build: AnyBuild) -> str:
         return f"python {script} --inputs x.npz --output y.npz{entry}"
     if not entries & TRIALS.keys():
         return f"python {script} --info"
-    if contents.identity["task"] == "image":
-        return f"python {script} {IMAGE if 'image' in contents.facts else '--info'}"
+    if (task := contents.identity["task"]) in FILES:
+        fact, trial = FILES[str(task)]
+        return f"python {script} {trial if fact in contents.facts else '--info'}"
     if contents.tokenizer is None:
         return f"python {script} --ids 1,2,3"
     if "decode" in entries and "default" in contents.tokenizer.chat_templates:

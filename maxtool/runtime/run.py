@@ -5,6 +5,7 @@ As a program::
 
     python run.py --prompt "Once upon a time" --max-tokens 100
     python run.py --prompts prompts.txt
+    python run.py --audio talk.wav
     python run.py --inputs x.npz --output y.npz
 
 As a module::

@@ -25,6 +25,7 @@ MOST = {
     "gguf": MANY,
     "npz": MANY,
     "pytorch": MANY,
+    "wav": FEW,
     "onnx": MANY,
     "manifest": MANY,
     "config": FEW,

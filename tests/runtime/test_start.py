@@ -13,6 +13,7 @@ import tiny_artifact
 
 # What a model on a CPU needs to continue token ids.
 NEEDED = {
+    "audio_spec",
     "consistency",
     "constraint",
     "devices",
@@ -36,6 +37,7 @@ NEEDED = {
     "slots",
     "specs",
     "speech_entries",
+    "speech_spec",
     "text_entries",
     "tokens",
     "verified",

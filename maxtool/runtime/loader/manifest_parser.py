@@ -77,6 +77,9 @@ class ManifestParser:
         if root.get("tokenizer") is not None:
             self._read_tokenizer(get(root, "tokenizer", dict))
         self._read_images(root)
+        # How samples become spectrograms, and texts begin, of a model of speech.
+        self.audio: dict[str, Any] | None = get(root, "audio", (dict, type(None)))
+        self.speech: dict[str, Any] | None = get(root, "speech", (dict, type(None)))
         recorded = {self._file(name): item for name, item in get(root, "files", dict).items()}
         self.files = {path: get(item, "sha256", str) for path, item in recorded.items()}
         self.sizes = {path: self._get(item, "bytes", int) for path, item in recorded.items()}

@@ -21,13 +21,14 @@ from .processor import Progress
 from .sampling import Sampling
 from .session import Session
 from .slots import Unread, inputs_of
-from .specs import GENERATE
+from .specs import GENERATE, TRANSCRIBE
 from .tokens import check_text, encode, open_tokenizer, telling_failures, too_long
 from .wrong_path import another_task
 
 if TYPE_CHECKING:
     from .embedder import Text
     from .json_schema import Grammar, Grammars
+    from .transcription import Transcriber
 
 
 class Model(EntryRunner):
@@ -161,6 +162,19 @@ class Model(EntryRunner):
         embedder = Embedder(self, batch)
         wanted = [texts] if isinstance(texts, str) else texts
         return np.concatenate([np.zeros((0, embedder.width), np.float32), *embedder.stream(wanted)])
+
+    def transcriber(self) -> Transcriber:
+        """Return what writes down speech, and the memory of one sound.
+
+        Raises:
+            DoesNotFit: If the model is none of speech, or does not say how sounds are prepared.
+        """
+        if self.manifest.task != TRANSCRIBE:
+            raise another_task(self.manifest.task)
+        from .transcription import Transcriber
+
+        _ = self.tokenizer  # one that is missing is told before anything is computed
+        return Transcriber(self, self.decode)
 
     def room(self, length: int) -> int:
         """Tokens that can be generated behind ``length`` others: the last is not read again."""

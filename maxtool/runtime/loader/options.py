@@ -38,6 +38,10 @@ class CommonOptions:
 class TextOptions(CommonOptions):
     """Options of a model that writes text."""
 
+    audio: list[str] | None = None
+    language: str | None = None
+    task: str | None = None
+    timestamps: bool = False
     prompt: str | None = None
     prompts: Path | None = None
     chat: bool = False

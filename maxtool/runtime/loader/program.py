@@ -11,6 +11,7 @@ from pathlib import Path
 from .errors import BadUsage, MachineLacks, RunError
 from .manifest import Manifest
 from .options import CommonOptions, EmbedOptions, TextOptions, parse, parse_embedding
+from .sampling import Sampling
 from .specs import EMBED, IMAGE
 from .terminal import complain, emit, emit_json, open_streams, printable
 
@@ -51,6 +52,10 @@ def execute(options: TextOptions | EmbedOptions) -> None:
         from .embedding_output import run_embedding
 
         run_embedding(options)
+    elif options.audio is not None:
+        from .audio_output import run_audio
+
+        run_audio(options, options.audio)
     elif options.prompts is not None:
         from .prompts_output import run_prompts
 
@@ -69,14 +74,15 @@ def check(options: TextOptions) -> None:
     """Refuse options that do not go together."""
     texts = (options.prompt, options.file, options.prompts)
     text = sum(source is not None for source in texts)
-    arrays = (options.ids, options.inputs, options.images)
+    arrays = (options.ids, options.inputs, options.images, options.audio)
     sources = (*(source is not None for source in arrays), options.info, options.check)
     other = sum(sources)
     if options.chat and (other or text > 1):
         raise BadUsage("--chat goes with --prompt, --file, --prompts, or none of them")
     if not options.chat and text + other != 1:
-        known = "--prompt, --file, --prompts, --chat, --ids, --inputs, --image, --info and --check"
-        raise BadUsage(f"give one of {known}")
+        known = "--prompt, --file, --prompts, --chat, --ids, --inputs, --image, --audio"
+        raise BadUsage(f"give one of {known}, --info and --check")
+    check_audio(options)
     more = (options.system, options.chat_template, options.chat_template_kwargs)
     if not options.chat and any(option is not None for option in more):
         raise BadUsage("--system, --chat-template and --chat-template-kwargs go with --chat")
@@ -90,6 +96,19 @@ def check(options: TextOptions) -> None:
         raise BadUsage("--output goes with --inputs or --image")
     if options.inputs is None and options.entry != "forward":
         raise BadUsage("--entry goes with --inputs")
+
+
+def check_audio(options: TextOptions) -> None:
+    """Refuse options of sounds without one, and those of texts with one."""
+    spoken = (options.language is not None, options.task is not None, options.timestamps)
+    if options.audio is None:
+        if any(spoken):
+            raise BadUsage("--language, --task and --timestamps go with --audio")
+        return
+    drawn = options.sampling != Sampling() or options.max_tokens is not None
+    if drawn or options.stop is not None:
+        what = "--audio writes the likeliest tokens to the end"
+        raise BadUsage(f"{what}, without options of how texts are continued")
 
 
 def check_embedding(options: EmbedOptions) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+from .audio_spec import audio_spec
 from .manifest_parser import ManifestParser
 from .specs import ENCODE, TRANSCRIBE, EntrySpec
+from .speech_spec import speech_spec
 
 Rule: TypeAlias = Callable[[ManifestParser], Iterator[str]]
 
@@ -40,8 +42,26 @@ def _writes(name: str, entry: EntrySpec) -> Iterator[str]:
         yield f"{name!r} does not give logits[batch, tokens] alone"
 
 
+def _prepared(manifest: ManifestParser) -> Iterator[str]:
+    """Check that spectrograms are what is encoded, and that all tokens that are named exist."""
+    try:
+        audio = None if manifest.audio is None else audio_spec(manifest.audio)
+        speech = None if manifest.speech is None else speech_spec(manifest.speech)
+    except ValueError as error:
+        yield f"of sounds, {error}"
+        return
+    entry, limit = manifest.entries[ENCODE], manifest.limits.get("input_ids")
+    if audio is not None and entry.inputs[0].shape[1:] != (audio.bands, audio.frames):
+        made = f"{audio.bands} bands and {audio.frames} frames"
+        yield f"'audio' makes {made}, and {ENCODE!r} takes {entry.inputs[0]}"
+    count = limit[1] + 1 if isinstance(limit, tuple) else 0
+    logits = {manifest.entries[name].outputs[0].shape[-1] for name in STEPS}
+    if speech is not None and (max(speech.tokens) >= count or logits != {count}):
+        yield f"'speech' names token {max(speech.tokens)}, of {count}"
+
+
 def _for_speech(rule: Rule) -> Rule:
     return lambda manifest: rule(manifest) if manifest.task == TRANSCRIBE else iter(())
 
 
-SPEECH_RULES: tuple[Rule, ...] = (_for_speech(_steps),)
+SPEECH_RULES: tuple[Rule, ...] = (_for_speech(_steps), _for_speech(_prepared))
