@@ -48,6 +48,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         'maxtool run llama --prompt "Once upon a time" --json-stream > tokens.ndjson',
         'maxtool run llama --prompt "A person in JSON:" --json-schema person.json',
         "maxtool run llama --inputs arrays.npz --output results.npz",
+        "maxtool run whisper --audio talk.wav --timestamps",
     ),
     "embed": (
         'maxtool embed minilm --text "a red house" --text "a blue house"',
