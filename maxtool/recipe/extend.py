@@ -14,7 +14,8 @@ DEPTHS: Mapping[str, int] = {
     **dict.fromkeys(("match", "tables", "config", "order", "aside", "entries", "check"), 1),
     **dict.fromkeys(("expect", "constants", "computed", "weights"), 2),
 }
-# Where ``KEY = false`` takes an inherited entry away; elsewhere false is a value.
+# Where ``KEY = false`` takes an inherited entry away; elsewhere false is a value. With the rules of
+# a dialect all goes that is inherited of it.
 REMOVABLE = frozenset({"config", "computed", "weights"})
 
 
@@ -44,7 +45,29 @@ def _over(base: Table, variant: Table) -> Table:
         for key, depth in DEPTHS.items()
         if key in base and key in own
     }
-    return {**base, **own, **joined}
+    result = {**base, **own, **joined}
+    for dialect in _taken_away(own):
+        result = {key: _without(value, dialect) for key, value in result.items()}
+    return result
+
+
+def _taken_away(variant: Table) -> list[str]:
+    """The dialects that a model has no form in, of whose rules it says false."""
+    rules = variant.get("weights")
+    return [name for name, own in rules.items() if own is False] if isinstance(rules, dict) else []
+
+
+def _without(section: Any, dialect: str) -> Any:  # noqa: ANN401 - TOML
+    """A section without all that is said of a dialect, in each of its fields too."""
+    if not isinstance(section, dict):
+        return section
+    return {
+        key: {name: each for name, each in value.items() if name != dialect}
+        if isinstance(value, dict)
+        else value
+        for key, value in section.items()
+        if key != dialect
+    }
 
 
 def _joined(base: Any, variant: Any, depth: int, removable: bool) -> Any:  # noqa: ANN401 - TOML

@@ -181,6 +181,19 @@ def _write_rotated(flags: Flags, values: Values) -> Raws:
     return ()
 
 
+def _read_after_first(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Read a list, or where there is none all layers but the first of every four."""
+    if values["sliding_window"] is None:
+        return None
+    if raws[0] is None:
+        return tuple(layer % 4 != 0 for layer in range(values["n_layers"]))
+    return _read_layer_types(raws, values)
+
+
+def _write_after_first(flags: Flags, values: Values) -> Raws:
+    return [None] if values["sliding_window"] is None else _write_layer_types(flags, values)
+
+
 KINDS_OF_LAYERS = {"full_attention": True, "conv": False}
 
 
@@ -244,6 +257,12 @@ LAYER_CODECS: Mapping[str, Codec] = {
         _read_with_heads, _write_with_heads, ("flags",), needs={"n_kv_heads": NUMBER}
     ),
     "from_layer": _FIRST,
+    "windows_after_first": Codec(
+        _read_after_first,
+        _write_after_first,
+        ("flags",),
+        needs={"sliding_window": NUMBER_OR_NULL},
+    ),
     "qwen2_moe_windows": _windowed(_either(_LISTED, _flags(_read_alternating, _write_alternating))),
     "qwen2_windows": _windowed(_either(_LISTED, _FIRST)),
     "gemma3_windows": Codec(_read_gemma3, _write_gemma3, ("flags",), ("int", "any")),

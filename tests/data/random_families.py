@@ -318,6 +318,52 @@ def _lfm2_moe(draw: Draw) -> Config:
     return experts(draw, config, "num_experts") | options
 
 
+def _helium(draw: Draw) -> Config:
+    config = usual(draw, attention_bias=FLAGS, mlp_bias=FLAGS)
+    return config | {"hidden_size": config["num_attention_heads"] * config["head_dim"]}
+
+
+def _cwm(draw: Draw) -> Config:
+    config = usual(draw, sliding_window=WINDOW, mlp_bias=FLAGS)
+    listed = {"layer_types": kinds(draw, config["num_hidden_layers"])} if draw(FLAGS) else {}
+    return config | listed
+
+
+def _flex_olmo(draw: Draw) -> Config:
+    config = usual(draw, explicit=False, attention_bias=FLAGS, norm_topk_prob=FLAGS)
+    return experts(draw, quotient(config), "num_experts")
+
+
+def _hyperclovax(draw: Draw) -> Config:
+    scales = st.floats(0.1, 4.0)
+    config = usual(
+        draw,
+        attention_bias=FLAGS,
+        mlp_bias=FLAGS,
+        attention_multiplier=st.one_of(st.none(), scales),
+        embedding_multiplier=scales,
+        logits_scaling=scales,
+        residual_multiplier=scales,
+        use_post_norm=FLAGS,
+    )
+    return config | {"hidden_size": config["num_attention_heads"] * draw(st.integers(2, 9))}
+
+
+def _llama_of_whole_heads(draw: Draw) -> Config:
+    config = usual(draw, attention_bias=FLAGS, mlp_bias=FLAGS)
+    return config | {"hidden_size": config["num_attention_heads"] * draw(st.integers(2, 9))}
+
+
+def _jais2(draw: Draw) -> Config:
+    config = _llama_of_whole_heads(draw) | {"hidden_act": draw(SQUARED)}
+    return renamed(config, LAYER_NORM)
+
+
+def _solar_open(draw: Draw) -> Config:
+    config = grouped(draw, usual(draw, attention_bias=FLAGS))
+    return without(config, "first_k_dense_replace", "intermediate_size")
+
+
 FURTHER: Mapping[str, Callable[[Draw], Config]] = {
     "gemma": _gemma,
     "olmo": _olmo,
@@ -345,7 +391,16 @@ FURTHER: Mapping[str, Callable[[Draw], Config]] = {
     "gpt_oss": _gpt_oss,
     "lfm2": _lfm2,
     "lfm2_moe": _lfm2_moe,
+    "helium": _helium,
+    "cwm": _cwm,
+    "flex_olmo": _flex_olmo,
+    "hyperclovax": _hyperclovax,
+    "iquestcoder": _llama_of_whole_heads,
+    "jais2": _jais2,
+    "solar_open": _solar_open,
 }
+# Those that GGUF has no form of.
+WITHOUT_GGUF = ("cwm", "flex_olmo", "helium", "hyperclovax")
 
 SILU = {"hidden_act": "silu"}
 FURTHER_GRANTED: Mapping[str, Config] = {
@@ -357,6 +412,7 @@ FURTHER_GRANTED: Mapping[str, Config] = {
     },
     "olmo": SILU | {"attention_bias": False},
     "arcee": {"hidden_act": "relu2"},
+    "jais2": {"hidden_act": "relu2"},
     "cohere2": SILU | {"attention_bias": False, "tie_word_embeddings": True},
     "nemotron": {"hidden_act": "relu2"},
     "olmoe": SILU
@@ -371,9 +427,9 @@ FURTHER_GRANTED: Mapping[str, Config] = {
 }
 # Architectures of llama.cpp that keep the factors of rotary frequencies, and those whose converter
 # writes no scaling, or one in the place of others.
-FURTHER_FACTORS_KEPT = ("arcee", "internlm3")
+FURTHER_FACTORS_KEPT = ("arcee", "internlm3", "iquestcoder")
 # Those whose converter writes each layer's kind of attention.
 LISTED = ("exaone4", "lfm2", "lfm2_moe", "olmo3")
 UNSCALED = ("cohere", "cohere2", "gemma", "nemotron", "phi", "stablelm")
 # Families that say something else, or nothing, in the keys of transformers 4.
-NEWER_ALONE = ("gpt_oss", "olmo3")
+NEWER_ALONE = ("cwm", "gpt_oss", "olmo3")

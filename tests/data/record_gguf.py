@@ -60,6 +60,7 @@ def wanted(config: dict[str, Any]) -> dict[str, Any]:
         "falcon": {"num_kv_heads": 1},
         "gpt2": {"n_ctx": config.get("n_positions")},
         "nomic_bert": NOMIC,
+        "solar_open": {"first_k_dense_replace": 0, "partial_rotary_factor": 1.0},
     }
     return {**published(config), **extra.get(config["model_type"], {})}
 

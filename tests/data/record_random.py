@@ -38,6 +38,7 @@ from tests.data.random_configs import (
     published,
     sayable,
 )
+from tests.data.random_families import WITHOUT_GGUF
 from tests.data.record_gguf import convert
 from tests.data.seeded import (
     PADDED,
@@ -56,10 +57,13 @@ Shapes = dict[str, list[int]]
 # Of a configuration as it is written, what a class says of itself, and runs of transformers.
 UNSAID = ("transformers_version", "_name_or_path", "torch_dtype", "dtype", "use_cache")
 # llama.cpp knows RoBERTa's kin by its name, and no part that sees in the file of a language model.
-WITHOUT_GGUF = ("gemma3", "camembert", "xlm-roberta", "glm")
+UNCONVERTED = ("gemma3", "camembert", "xlm-roberta", "glm", *WITHOUT_GGUF)
 
 # Names of classes in published configurations, where transformers has none of its own.
-ARCHITECTURES = {"internlm3": "InternLM3ForCausalLM"}
+ARCHITECTURES = {
+    "internlm3": "InternLM3ForCausalLM",
+    "iquestcoder": "IQuestCoderForCausalLM",
+}
 # What published configurations say and transformers does not write; llama.cpp's converter reads it.
 SAID: dict[str, Config] = {
     "afmoe": {"route_norm": True, "score_func": "sigmoid"},
@@ -235,7 +239,7 @@ def rows(model_type: str, scratch: Path, checkout: Path) -> list[Config]:
     made, files = [], []
     for index, drawn in enumerate(chosen(model_type)):
         peer = Peer(model_type, scratch / str(index) / model_type)
-        has_gguf = index % 2 == 0 and model_type not in WITHOUT_GGUF
+        has_gguf = index % 2 == 0 and model_type not in UNCONVERTED
         config = sayable(model_type, drawn) if has_gguf else drawn
         older = index % 4 >= 2 and model_type not in {*ENCODERS, "gemma3"}
         try:

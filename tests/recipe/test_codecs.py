@@ -85,6 +85,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "exaone4_windows": FLAGS,
     "rotated_where_sliding": st.just(VALUES["sliding_layers"]),
     "qwen2_windows": FLAGS,
+    "windows_after_first": FLAGS,
     "gemma3_windows": periodic(),
     "smollm3_windows": FLAGS,
     "patches_of_image": st.just(9),

@@ -188,7 +188,7 @@ def test_fields_are_those_of_the_decoder(name: str) -> None:
     declared = fields(DecoderConfig)
     assert set(recipe.fields) <= {field.name for field in declared}
     assert set(recipe.fields) >= {one.name for one in declared if one.default is MISSING}
-    assert all(recipe.rules[dialect].rules for dialect in DIALECTS)
+    assert all(recipe.rules[d].rules for d in DIALECTS if recipe.knows(d))
 
 
 def test_a_table_under_two_names(edited: Callable[..., Path]) -> None:

@@ -45,6 +45,15 @@ def test_false_takes_an_entry_away(tmp_path: Path) -> None:
         assert "layers.{layer}.attn.q.bias" in targets
 
 
+def test_a_dialect_is_taken_away(tmp_path: Path) -> None:
+    """A model that GGUF has no form of says so of the rules."""
+    mine = load_recipe(str(variant(tmp_path, "[weights]\ngguf = false\n")))
+    assert (mine.knows("hf"), mine.knows("gguf")) == (True, False)
+    assert not any("gguf" in field.spellings for field in mine.fields.values())
+    assert not mine.match["gguf"].values
+    assert mine.rules["hf"] == load_recipe("llama").rules["hf"]
+
+
 def test_false_is_a_value_elsewhere(tmp_path: Path) -> None:
     mine = load_recipe(str(variant(tmp_path, "[expect.hf]\npretraining_tp = false\nnew = 1\n")))
     assert mine.expect["hf"]["pretraining_tp"] == (False,)

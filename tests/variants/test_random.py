@@ -31,6 +31,7 @@ UNUSED = {
 }
 # Keys that only some families cannot do without.
 NEEDED = {
+    "cwm": {"rope_parameters"},
     "dots1": {"n_routed_experts", "num_experts_per_tok"},
     "gpt_oss": {"rope_parameters"},
     "ministral3": {"rope_parameters"},
