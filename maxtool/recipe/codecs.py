@@ -12,14 +12,22 @@ from dataclasses import replace
 from typing import Any
 
 from maxtool.recipe.codec_type import NUMBER, Codec, Raws, Unspellable
+from maxtool.recipe.expert_codecs import EXPERT_CODECS
 from maxtool.recipe.expressions import Expression, Undefined, Values, evaluate, same
 from maxtool.recipe.field_codecs import FIELD_CODECS
 from maxtool.recipe.fieldtypes import NEEDS, TYPES
 from maxtool.recipe.layer_codecs import LAYER_CODECS
+from maxtool.recipe.rope_codecs import ROPE_CODECS
 from maxtool.recipe.schema import Spelling
 from maxtool.recipe.vision_codecs import VISION_CODECS
 
-CODECS: Mapping[str, Codec] = {**FIELD_CODECS, **LAYER_CODECS, **VISION_CODECS}
+CODECS: Mapping[str, Codec] = {
+    **FIELD_CODECS,
+    **LAYER_CODECS,
+    **EXPERT_CODECS,
+    **ROPE_CODECS,
+    **VISION_CODECS,
+}
 
 
 def decoded(way: Spelling, raws: Raws, values: Values, *, absent: bool) -> Any:  # noqa: ANN401

@@ -120,19 +120,6 @@ def _listed(spellings: Mapping[Any, Raws]) -> Callable[[Any, Values], Raws]:
     return write
 
 
-def _read_shared(raws: Raws, values: Values) -> Any:  # noqa: ANN401
-    """Read the width of so many experts in one; null for none."""
-    (count,) = raws
-    return count * values["expert_size"] if type(count) is int and count > 0 else count or None
-
-
-def _write_shared(value: Any, values: Values) -> Raws:  # noqa: ANN401
-    count, rest = divmod(value or 0, values["expert_size"])
-    if rest:
-        raise Unspellable
-    return (count,)
-
-
 def _write_mup(value: Any, values: Values) -> Raws:  # noqa: ANN401
     scales = {False: 1.0, True: values["hidden_size"] ** 0.5}
     for switch, scale in scales.items():
@@ -217,6 +204,26 @@ def _write_falcon_heads(value: int, values: Values) -> Raws:
     return None, None, value != values["n_heads"]
 
 
+def _read_final_norm(raws: Raws, _values: Values) -> bool:
+    """Read whether OPT has a last norm: where norms come before, unless a switch removes it."""
+    before, removed = raws
+    return before is not False and removed is not True
+
+
+def _write_final_norm(value: bool, values: Values) -> Raws:
+    before = values["block"] == "pre"
+    if value and not before:
+        raise Unspellable
+    return before, before and not value
+
+
+def _write_multi_query(value: int, values: Values) -> Raws:
+    """Write whether there is one key head alone; the number, which means nothing, follows it."""
+    if value not in (1, values["n_heads"]):
+        raise Unspellable
+    return value == 1, value
+
+
 FIELD_CODECS: Mapping[str, Codec] = {
     "reciprocal": _number(lambda x, _: 1 / x, lambda y, _: 1 / y),
     "rsqrt": _number(lambda x, _: x**-0.5, lambda y, _: y**-2, whole=True),
@@ -267,7 +274,6 @@ FIELD_CODECS: Mapping[str, Codec] = {
         types=("int",),
         needs={"context_length": NUMBER},
     ),
-    "shared_experts": Codec(_read_shared, _write_shared, ("int",), needs={"expert_size": NUMBER}),
     "share_or_rotary_dim": Codec(
         read=_read_share,
         write=lambda value, values: (value / values["head_dim"], None),
@@ -320,6 +326,26 @@ FIELD_CODECS: Mapping[str, Codec] = {
         write=lambda value, _: (None, None) if value is None else (True, value),
         types=("int",),
         keys=("bool", "any"),
+    ),
+    "negated": Codec(
+        read=lambda raws, _: None if raws[0] is None else not raws[0],
+        write=lambda value, _: (not value,),
+        types=("bool",),
+        keys=("bool",),
+    ),
+    "opt_final_norm": Codec(
+        read=_read_final_norm,
+        write=_write_final_norm,
+        types=("bool",),
+        keys=("bool", "bool"),
+        writes_with=("block",),
+    ),
+    "multi_query": Codec(
+        read=lambda raws, values: values["n_heads"] if raws[0] is False else 1,
+        write=_write_multi_query,
+        types=("int",),
+        keys=("bool", "any"),
+        needs={"n_heads": NUMBER},
     ),
     "falcon_block": Codec(
         _read_falcon_block, _listed(FALCON_BLOCKS), ("str",), ("bool", "count", "bool")

@@ -194,6 +194,40 @@ def _write_after_first(flags: Flags, values: Values) -> Raws:
     return [None] if values["sliding_window"] is None else _write_layer_types(flags, values)
 
 
+KINDS_OF_WINDOWS = {"local": True, "global": False}
+GPT_NEO_TYPES = ((("global", "local"), 12),)
+
+
+def _read_gpt_neo(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Read the kind of each layer, or how often which kinds follow each other."""
+    listed, types = raws
+    if listed is None:
+        listed = _repeated(GPT_NEO_TYPES if types is None else types, values["n_layers"])
+    if not isinstance(listed, list | tuple):
+        raise Undefined(f"{short(listed)} is not a list of the kinds of layers")
+    return [KINDS_OF_WINDOWS.get(item, item) if isinstance(item, str) else item for item in listed]
+
+
+def _repeated(types: object, layers: int) -> list[object]:
+    """The kinds of layers that runs of them come to, of no more than one too many."""
+    listed: list[object] = []
+    for run in types if isinstance(types, list | tuple) else [types]:
+        match run:
+            case (list() | tuple() as kinds, int(count)) if count >= 0:
+                listed += [*kinds] * min(count, layers + 1)
+            case _:
+                raise Undefined(f"{short(types)} are no kinds of layers and how often they follow")
+        if len(listed) > layers:
+            break
+    return listed
+
+
+def _write_gpt_neo(flags: Flags, _values: Values) -> Raws:
+    names = {own: name for name, own in KINDS_OF_WINDOWS.items()}
+    listed = [names[flag] for flag in flags]
+    return listed, [[listed, 1]]
+
+
 KINDS_OF_LAYERS = {"full_attention": True, "conv": False}
 
 
@@ -257,6 +291,7 @@ LAYER_CODECS: Mapping[str, Codec] = {
         _read_with_heads, _write_with_heads, ("flags",), needs={"n_kv_heads": NUMBER}
     ),
     "from_layer": _FIRST,
+    "gpt_neo_windows": Codec(_read_gpt_neo, _write_gpt_neo, ("flags",), ("any", "any")),
     "windows_after_first": Codec(
         _read_after_first,
         _write_after_first,

@@ -393,8 +393,22 @@ def sayable(model_type: str, config: Config) -> Config:
         config["hidden_size"] = config.pop("head_dim") * config["num_attention_heads"]
     if model_type == "gpt_oss" and config["rope_parameters"]["rope_type"] == "yarn":
         config["rope_parameters"] = config["rope_parameters"] | {"truncate": False}
+    if model_type == "ernie4_5_moe":  # the converter divides the one by the other
+        shared = config["moe_intermediate_size"] * max(1, config["moe_num_shared_experts"])
+        config["moe_layer_interval"] = 1
+        start = min(config["moe_layer_start_index"], config["num_hidden_layers"] - 1)
+        config["moe_layer_start_index"] = start
+        config["intermediate_size"] = shared * config["num_key_value_heads"]
+    if model_type == "hunyuan_v1_moe" and not isinstance(config["moe_topk"], list):
+        config["moe_topk"] = [config["moe_topk"]] * config["num_hidden_layers"]
+    if model_type == "exaone_moe":
+        config.pop("mlp_layer_types", None)
+        first = min(config["first_k_dense_replace"], config["num_hidden_layers"])
+        config["first_k_dense_replace"] = first
     if model_type == "ministral3":
         config["rope_parameters"] = config["rope_parameters"] | {"mscale": 1.0}
+    if model_type == "mpt":
+        config["attn_config"] = config["attn_config"] | {"softmax_scale": None}
     if model_type == "phi":
         config["intermediate_size"] = 4 * config["hidden_size"]
         config["num_key_value_heads"] = config["num_attention_heads"]

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from hypothesis import strategies as st
 
 from tests.data.random_options import (
+    ACTIVATIONS,
+    EPS,
     FLAGS,
     LONGEST,
     THETAS,
@@ -364,6 +366,104 @@ def _solar_open(draw: Draw) -> Config:
     return without(config, "first_k_dense_replace", "intermediate_size")
 
 
+def stretched(draw: Draw, config: Config) -> Config:
+    """A configuration whose rotary base a fixed number stretches, or none."""
+    if not draw(FLAGS) or config["head_dim"] <= 2:
+        return config
+    table = {"rope_type": "dynamic", "rope_theta": draw(THETAS), "factor": 1.0}
+    longest = {"max_position_embeddings": LONGEST + config["num_hidden_layers"]}
+    return config | longest | {"rope_parameters": table | {"alpha": draw(st.floats(1.5, 1000.0))}}
+
+
+def _hunyuan(draw: Draw) -> Config:
+    return stretched(draw, usual(draw, attention_bias=FLAGS))
+
+
+def _hunyuan_moe(draw: Draw) -> Config:
+    config = experts(draw, _hunyuan(draw), "num_experts", "moe_topk")
+    layers = config["num_hidden_layers"]
+    return config | ({"moe_topk": [config["moe_topk"]] * layers} if draw(FLAGS) else {})
+
+
+def _ernie4_5_moe(draw: Draw) -> Config:
+    config = usual(
+        draw,
+        explicit=False,
+        use_bias=FLAGS,
+        moe_intermediate_size=st.integers(3, 21),
+        moe_num_shared_experts=st.integers(0, 2),
+        moe_layer_interval=st.integers(1, 2),
+        moe_layer_start_index=st.integers(0, 2),
+        moe_layer_end_index=st.sampled_from([-1, 1, 2]),
+    )
+    return experts(draw, quotient(config), "moe_num_experts", "moe_k")
+
+
+def _exaone_moe(draw: Draw) -> Config:
+    config = grouped(draw, _exaone4(draw))
+    layers = config["num_hidden_layers"]
+    if config["sliding_window"] is None:
+        config |= {"sliding_window": draw(WINDOW)}
+    listed = draw(st.lists(st.sampled_from(["dense", "sparse"]), min_size=layers, max_size=layers))
+    names = {"n_routed_experts": "num_experts", "n_shared_experts": "num_shared_experts"}
+    return renamed(config, names) | ({"mlp_layer_types": listed} if draw(FLAGS) else {})
+
+
+def _gpt(draw: Draw, heads: st.SearchStrategy[int], dims: st.SearchStrategy[int]) -> Config:
+    """Sizes in the keys of GPT-2."""
+    count = draw(heads)
+    return {
+        "n_embd": count * draw(dims),
+        "n_head": count,
+        "n_layer": draw(st.integers(1, 3)),
+        "n_inner": draw(st.one_of(st.none(), st.integers(3, 37))),
+        "n_positions": draw(st.integers(LONGEST, 64)),
+        "vocab_size": draw(st.integers(11, 71)),
+        "activation_function": draw(ACTIVATIONS),
+        "layer_norm_epsilon": draw(EPS),
+        "tie_word_embeddings": draw(FLAGS),
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    }
+
+
+def _gpt_bigcode(draw: Draw) -> Config:
+    config = _gpt(draw, st.integers(2, 5), st.integers(2, 9))
+    return config | {"multi_query": draw(FLAGS), "scale_attn_weights": draw(FLAGS)}
+
+
+def _gptj(draw: Draw) -> Config:
+    config = _gpt(draw, st.integers(1, 4), st.sampled_from([4, 6, 10]))
+    dim = config["n_embd"] // config["n_head"]
+    return config | {"rotary_dim": 2 * draw(st.integers(1, dim // 2))}
+
+
+def _codegen(draw: Draw) -> Config:
+    config = _gpt(draw, st.sampled_from([4, 8]), st.sampled_from([4, 6]))
+    dim = config["n_embd"] // config["n_head"]
+    return config | {"rotary_dim": 2 * draw(st.integers(1, dim // 2))}
+
+
+def _gpt_neo(draw: Draw) -> Config:
+    names = {
+        "n_embd": "hidden_size",
+        "n_head": "num_heads",
+        "n_layer": "num_layers",
+        "n_inner": "intermediate_size",
+        "n_positions": "max_position_embeddings",
+    }
+    config = renamed(_gpt(draw, st.integers(1, 5), st.integers(2, 9)), names)
+    run = draw(st.lists(st.sampled_from(["global", "local"]), min_size=1, max_size=2))
+    times = draw(st.integers(1, 2))
+    types = {"attention_types": [[run, times]], "num_layers": len(run) * times}
+    return config | types | {"window_size": draw(WINDOW)}
+
+
+def _persimmon(draw: Draw) -> Config:
+    config = usual(draw, explicit=False, qk_layernorm=FLAGS, hidden_act=SQUARED)
+    return without(partial(draw, renamed(quotient(config), LAYER_NORM)), "num_key_value_heads")
+
+
 FURTHER: Mapping[str, Callable[[Draw], Config]] = {
     "gemma": _gemma,
     "olmo": _olmo,
@@ -398,9 +498,27 @@ FURTHER: Mapping[str, Callable[[Draw], Config]] = {
     "iquestcoder": _llama_of_whole_heads,
     "jais2": _jais2,
     "solar_open": _solar_open,
+    "hunyuan_v1_dense": _hunyuan,
+    "hunyuan_v1_moe": _hunyuan_moe,
+    "ernie4_5_moe": _ernie4_5_moe,
+    "exaone_moe": _exaone_moe,
+    "gpt_bigcode": _gpt_bigcode,
+    "gptj": _gptj,
+    "codegen": _codegen,
+    "gpt_neo": _gpt_neo,
+    "persimmon": _persimmon,
 }
 # Those that GGUF has no form of.
-WITHOUT_GGUF = ("cwm", "flex_olmo", "helium", "hyperclovax")
+WITHOUT_GGUF = (
+    "codegen",
+    "cwm",
+    "gpt_neo",
+    "gptj",
+    "persimmon",
+    "flex_olmo",
+    "helium",
+    "hyperclovax",
+)
 
 SILU = {"hidden_act": "silu"}
 FURTHER_GRANTED: Mapping[str, Config] = {
@@ -423,13 +541,16 @@ FURTHER_GRANTED: Mapping[str, Config] = {
     "lfm2": {"conv_bias": False},
     "lfm2_moe": {"conv_bias": False, "use_expert_bias": True, "norm_topk_prob": True}
     | {"routed_scaling_factor": 1.0, "tie_word_embeddings": True},
+    "ernie4_5_moe": SILU | {"moe_layer_end_index": -1},
+    "gpt_bigcode": {"activation_function": "gelu_pytorch_tanh", "n_inner": None}
+    | {"scale_attn_weights": True, "multi_query": True},
     "phi": {"hidden_act": "gelu_new", "qk_layernorm": False, "tie_word_embeddings": False},
 }
 # Architectures of llama.cpp that keep the factors of rotary frequencies, and those whose converter
 # writes no scaling, or one in the place of others.
 FURTHER_FACTORS_KEPT = ("arcee", "internlm3", "iquestcoder")
 # Those whose converter writes each layer's kind of attention.
-LISTED = ("exaone4", "lfm2", "lfm2_moe", "olmo3")
-UNSCALED = ("cohere", "cohere2", "gemma", "nemotron", "phi", "stablelm")
+LISTED = ("exaone4", "exaone_moe", "lfm2", "lfm2_moe", "olmo3")
+UNSCALED = ("cohere", "cohere2", "exaone_moe", "gemma", "nemotron", "phi", "stablelm")
 # Families that say something else, or nothing, in the keys of transformers 4.
 NEWER_ALONE = ("cwm", "gpt_oss", "olmo3")

@@ -59,6 +59,8 @@ def wanted(config: dict[str, Any]) -> dict[str, Any]:
         "minimax_m2": {"rotary_dim": rotated(config)},
         "falcon": {"num_kv_heads": 1},
         "gpt2": {"n_ctx": config.get("n_positions")},
+        "hunyuan_v1_moe": listed(config) if "moe_topk" in config else {},
+        "bloom": {"seq_length": 2048},
         "nomic_bert": NOMIC,
         "solar_open": {"first_k_dense_replace": 0, "partial_rotary_factor": 1.0},
     }
@@ -69,6 +71,13 @@ def rotated(config: dict[str, Any]) -> int:
     """Elements of a head that are rotated, where a table says their share."""
     table = config.get("rope_parameters") or config
     return int(config.get("head_dim", 0) * table.get("partial_rotary_factor", 1.0))
+
+
+def listed(config: dict[str, Any]) -> dict[str, Any]:
+    """Hunyuan's keys that have a number for each layer."""
+    layers = config["num_hidden_layers"]
+    widths = [config["intermediate_size"]] * layers
+    return {"moe_intermediate_size": widths, "num_shared_expert": [1] * layers}
 
 
 NOMIC = {

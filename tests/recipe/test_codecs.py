@@ -49,6 +49,13 @@ def periodic(most: int = LAYERS + 1) -> st.SearchStrategy[tuple[bool, ...]]:
     )
 
 
+def stepped() -> st.SearchStrategy[tuple[bool, ...]]:
+    """Every so manieth layer, from some layer on."""
+    return st.tuples(st.integers(1, LAYERS), st.integers(0, LAYERS)).map(
+        lambda of: tuple((i + 1) % of[0] == 0 and i >= of[1] for i in range(LAYERS))
+    )
+
+
 FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "reciprocal": FACTORS,
     "rsqrt": FACTORS,
@@ -62,6 +69,14 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "longrope_attention": st.none() | st.floats(1.5, 9),
     "whole_context": st.just(4096),
     "shared_experts": st.none() | st.integers(1, 9).map(lambda count: 48 * count),
+    "shared_in_layers": st.none() | st.integers(1, 9).map(lambda count: 48 * count),
+    "shared_experts_and_width": st.none() | st.integers(1, 9).map(lambda count: 48 * count),
+    "same_in_layers": SIZES,
+    "experts_from": stepped(),
+    "experts_between": stepped(),
+    "experts_listed_or_from": FLAGS,
+    "stretched_scaling": st.sampled_from(["none", "linear", "dynamic", "llama3", "yarn"]),
+    "stretched_base": FACTORS,
     "share_or_rotary_dim": st.integers(1, 16),
     "mup_embedding": st.sampled_from([1.0, 96**0.5]),
     "unit_mscale": st.just(1.0),
@@ -70,6 +85,9 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "window_if_switched": st.none() | SIZES,
     "falcon_block": st.sampled_from(["pre", "parallel", "parallel_shared"]),
     "falcon_kv_heads": SIZES,
+    "negated": st.booleans(),
+    "opt_final_norm": st.just(False),
+    "multi_query": st.sampled_from([1, VALUES["n_heads"]]),
     "heads_of_layers": SIZES,
     "adjusted_width": SIZES,
     "layers_of_attention": FLAGS,
@@ -86,6 +104,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "rotated_where_sliding": st.just(VALUES["sliding_layers"]),
     "qwen2_windows": FLAGS,
     "windows_after_first": FLAGS,
+    "gpt_neo_windows": FLAGS,
     "gemma3_windows": periodic(),
     "smollm3_windows": FLAGS,
     "patches_of_image": st.just(9),
@@ -95,7 +114,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
 
 
 NULLABLE = ("zero_is_null", "unscaled_attention", "longrope_attention", "window_if_switched")
-NULLABLE += ("shared_experts",)
+NULLABLE += ("shared_experts", "shared_in_layers", "shared_experts_and_width")
 
 
 def test_every_codec_is_tested() -> None:

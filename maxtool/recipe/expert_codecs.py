@@ -1,0 +1,126 @@
+"""Codecs of experts: how many, how wide, and in which layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from maxtool.recipe.codec_type import NUMBER, Codec, Raws, Unspellable
+from maxtool.recipe.expressions import Undefined, Values, same
+from maxtool.recipe.keys import short
+from maxtool.recipe.layer_codecs import Flags
+
+# --- numbers -------------------------------------------------------------------------------------
+
+
+def _alike(raw: object) -> Any:  # noqa: ANN401
+    """The number that each layer has in a list; anything else as it is."""
+    if not isinstance(raw, list | tuple):
+        return raw
+    if not raw or any(not same(each, raw[0]) for each in raw):
+        raise Undefined(f"layers have {short(raw)}, of which one number is read")
+    return raw[0]
+
+
+def _read_shared(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Read the width of so many experts in one; null for none."""
+    count = _alike(raws[0])
+    return count * values["expert_size"] if type(count) is int and count > 0 else count or None
+
+
+def _shared(value: int | None, values: Values) -> int:
+    count, rest = divmod(value or 0, values["expert_size"])
+    if rest:
+        raise Unspellable
+    return count
+
+
+def _read_width(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Read a width beside how many experts have it together, which must agree with it."""
+    count, width = raws
+    counted = _read_shared([count], values)
+    if count is not None and width is not None and not same(counted, width):
+        raise Undefined(f"{short(count)} shared experts are not {short(width)} wide")
+    return counted if width is None else width
+
+
+# --- layers --------------------------------------------------------------------------------------
+
+
+def _between(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Every n-th layer, from some layer on and up to one; -1 is the last."""
+    every, first, *rest = (
+        usual if raw is None else raw for raw, usual in zip(raws, (1, 1, -1), strict=False)
+    )
+    last = rest[0] if rest else -1
+    if any(type(each) is not int for each in (every, first, last)) or every < 1:
+        raise Undefined(f"experts in every {short(every)} of {short(first)} to {short(last)}")
+    layers = values["n_layers"]
+    last = layers - 1 if last == -1 else last
+    return tuple((layer + 1) % every == 0 and first <= layer <= last for layer in range(layers))
+
+
+def _written(count: int) -> Callable[[Flags, Values], Raws]:
+    """Write a step, the first layer that has experts, and the last if ``count`` is 3."""
+
+    def write(flags: Flags, values: Values) -> Raws:
+        chosen = [layer for layer, flag in enumerate(flags) if flag] or [len(flags)]
+        steps = (1, *(after - chosen[0] for after in chosen[1:2]), chosen[0] + 1)
+        lasts = (len(flags) - 1, chosen[-1])
+        ways = ((every, chosen[0], last)[:count] for last in lasts for every in steps)
+        found = next((way for way in ways if _between(way, values) == flags), None)
+        if found is None:
+            raise Unspellable
+        return found
+
+    return write
+
+
+KINDS = {"dense": False, "sparse": True}
+
+
+def _read_kinds(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Read the kind of each layer's MLP, or where there is no list the first that has experts."""
+    listed, first = raws
+    if listed is None:
+        fits = type(first) is int and first >= 0
+        return tuple(layer >= first for layer in range(values["n_layers"])) if fits else first
+    if not isinstance(listed, list | tuple):
+        raise Undefined(f"{short(listed)} is not a list of the kinds of layers")
+    return [KINDS.get(item, item) if isinstance(item, str) else item for item in listed]
+
+
+def _write_kinds(flags: Flags, _values: Values) -> Raws:
+    return [name for flag in flags for name, own in KINDS.items() if own == flag], None
+
+
+EXPERT_CODECS: Mapping[str, Codec] = {
+    "shared_experts": Codec(
+        read=_read_shared,
+        write=lambda value, values: (_shared(value, values),),
+        types=("int",),
+        needs={"expert_size": NUMBER},
+    ),
+    "shared_in_layers": Codec(
+        read=_read_shared,
+        write=lambda value, values: ([_shared(value, values)] * values["n_layers"],),
+        types=("int",),
+        needs={"expert_size": NUMBER, "n_layers": NUMBER},
+    ),
+    "shared_experts_and_width": Codec(
+        read=_read_width,
+        write=lambda value, values: (_shared(value, values), value),
+        types=("int",),
+        keys=("any", "any"),
+        needs={"expert_size": NUMBER},
+    ),
+    "same_in_layers": Codec(
+        read=lambda raws, _: _alike(raws[0]),
+        write=lambda value, values: ([value] * values["n_layers"],),
+        types=("int",),
+        needs={"n_layers": NUMBER},
+    ),
+    "experts_from": Codec(_between, _written(2), ("flags",), ("any", "any")),
+    "experts_between": Codec(_between, _written(3), ("flags",), ("any", "any", "any")),
+    "experts_listed_or_from": Codec(_read_kinds, _write_kinds, ("flags",), ("any", "any")),
+}

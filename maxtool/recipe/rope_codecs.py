@@ -1,0 +1,65 @@
+"""Codecs of rotary positions whose base a fixed number stretches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from maxtool.recipe.codec_type import NUMBER, Codec, Raws, Unspellable
+from maxtool.recipe.expressions import Undefined, Values, is_number
+from maxtool.recipe.keys import short
+
+# What transformers calls each scaling.
+KINDS = {"default": "none", "linear": "linear", "dynamic": "dynamic", "llama3": "llama3"}
+KINDS |= {"yarn": "yarn", "longrope": "longrope"}
+
+
+def _is_stretched(kind: object, alpha: object) -> bool:
+    """Return whether a scaling that is called dynamic is one by a fixed ``alpha`` (Hunyuan)."""
+    return kind == "dynamic" and is_number(alpha) and alpha != 0
+
+
+def _read_kind(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
+    """Read the scaling; one by a fixed number is none, since the base says it."""
+    kind, alpha = raws
+    if _is_stretched(kind, alpha):
+        return "none"
+    return KINDS.get(kind, kind) if isinstance(kind, str) else kind
+
+
+def _write_kind(value: str, _values: Values) -> Raws:
+    for name, own in KINDS.items():
+        if own == value:
+            return name, None
+    raise Unspellable
+
+
+def _read_base(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Read the base, times ``alpha ** (dim / (dim - 2))`` where that stretches it."""
+    kind, alpha, base = raws
+    if not (_is_stretched(kind, alpha) and is_number(base)):
+        return base
+    dim = values["head_dim"]
+    if dim <= 2 or alpha < 0:
+        raise Undefined(f"alpha = {short(alpha)} with heads of {dim} elements")
+    try:
+        return float(base * alpha ** (dim / (dim - 2)))
+    except OverflowError:
+        raise Undefined(f"alpha = {short(alpha)} gives a base that is no number") from None
+
+
+ROPE_CODECS: Mapping[str, Codec] = {
+    "stretched_scaling": Codec(
+        read=_read_kind,
+        write=_write_kind,
+        types=("str",),
+        keys=("any", "any"),
+    ),
+    "stretched_base": Codec(
+        read=_read_base,
+        write=lambda value, _: (None, None, value),
+        types=("float",),
+        keys=("any", "any", "any"),
+        needs={"head_dim": NUMBER},
+    ),
+}
