@@ -35,16 +35,18 @@ ALONE = {"batch": 1}
 
 
 class PositionEmbedding(Module[[Tensor, Tensor], Tensor]):
-    """A learned vector for each position."""
+    """A learned vector for each position, behind some that no position has."""
 
-    def __init__(self, context: int, hidden: int, dtype: DType) -> None:
-        self.weight = Weight("weight", dtype, (context, hidden))
+    def __init__(self, context: int, hidden: int, dtype: DType, offset: int = 0) -> None:
+        self.weight = Weight("weight", dtype, (offset + context, hidden))
+        self.offset = offset
 
     def forward(self, x: Tensor, position: Tensor) -> Tensor:
         """``x [batch, seq, hidden]``, which begins at ``position``, with the vectors added.
 
         With positions ``[batch]`` there is one token in each row.
         """
+        position = position + self.offset if self.offset else position
         if position.shape == [1]:
             return ops.add_positions(x, self.weight, position)
         return x + ops.gather(self.weight, position, 0).cast(x.dtype).reshape(x.shape)
@@ -69,15 +71,21 @@ class Decoder(Module[[Tensor], Tensor]):
         self.draws = draws
         self.context = context or config.max_context
         hidden = config.hidden_size
-        self.embed = Embedding(config.vocab_size, hidden, dtype)
+        width = config.embed_size or hidden
+        self.embed = Embedding(config.vocab_size, width, dtype)
+        self.embed_norm = stream_norm(config) if config.embed_norm else None
+        has_own = width != hidden
+        self.project_in = Linear(width, hidden, dtype) if has_own else None
         if config.position == "learned":
-            self.position = PositionEmbedding(config.context_length, hidden, dtype)
+            rows, offset = config.context_length, config.position_offset
+            self.position = PositionEmbedding(rows, hidden, dtype, offset)
         self.layers = ModuleList(
             DecoderLayer(config, index, dtype, form, self.context)
             for index in range(config.n_layers)
         )
-        self.norm = stream_norm(config)
-        self.lm_head = Linear(hidden, config.vocab_size, dtype, has_bias=config.lm_head_bias)
+        self.norm = stream_norm(config) if config.final_norm else None
+        self.project_out = Linear(hidden, width, dtype) if has_own else None
+        self.lm_head = Linear(width, config.vocab_size, dtype, has_bias=config.lm_head_bias)
         self.lm_head.role = Role.GATHERED
         if config.tie_word_embeddings:
             self.lm_head.set_shared_weight("weight", self.embed.weight)
@@ -187,8 +195,9 @@ class Decoder(Module[[Tensor], Tensor]):
     def tables(self) -> tuple[Table, ...]:
         """The vectors of tokens and of positions, and the angles of positions."""
         angles = [one for rotary in self.rotaries.values() for one in rotary.by_position]
-        names = ["position.weight", *angles]
-        return (Table("embed.weight", "input_ids"), *(Table(name, "context") for name in names))
+        learned = Table("position.weight", "context", self.config.position_offset)
+        tables = (learned, *(Table(name, "context") for name in angles))
+        return (Table("embed.weight", "input_ids"), *tables)
 
     def entries(self) -> tuple[Entry, ...]:
         """``forward``, ``prefill`` and ``decode``, and the latter two drawing the next token."""
@@ -267,13 +276,14 @@ class Decoder(Module[[Tensor], Tensor]):
         """The normalised hidden state ``[batch, seq, hidden]``."""
         position, _ = location
         x = _scaled(self.embed(input_ids), self.config.embed_scale)
+        x = _applied(self.embed_norm, _applied(self.project_in, x))
         if self.config.position == "learned":
             x = self.position(x, position)
         turns = self._turned(input_ids, position)
         for index, layer in enumerate(self.layers):
             kept = cache[index] if cache else None
             x, _ = layer(x, turns[index], location, kept)
-        return self.norm(x)
+        return _applied(self.norm, x)
 
     def _turned(self, input_ids: Tensor, position: Tensor) -> list[Turn]:
         """The angles of each layer, and the factor of its queries."""
@@ -293,9 +303,14 @@ class Decoder(Module[[Tensor], Tensor]):
         ]
 
     def _logits(self, hidden: Tensor) -> Tensor:
-        logits = _scaled(self.lm_head(hidden), self.config.logits_scale)
+        read = _applied(self.project_out, hidden)
+        logits = _scaled(self.lm_head(read), self.config.logits_scale)
         cap = self.config.logits_softcap
         return logits if cap is None else ops.tanh(logits / cap) * cap
+
+
+def _applied(part: Module[[Tensor], Tensor] | None, x: Tensor) -> Tensor:
+    return x if part is None else part(x)
 
 
 def _scaled(x: Tensor, factor: float) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from maxtool.architectures.cache_layout import Cache, CacheLayout, Location
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.layer_state import CachedModule, LayerState
+from maxtool.architectures.linear_biases import EXTRA, biased, slopes
 from maxtool.architectures.normalization import head_norm
 from maxtool.architectures.rotary_angles import Turn, rotated
 from maxtool.architectures.sliding_cache import Seen, read_and_write
@@ -50,6 +51,8 @@ class Attention(CachedModule):
         self.sinks = (
             Weight("sinks", DType.float32, (config.n_heads,)) if config.attention_sinks else None
         )
+        has_biases = config.position == "alibi"
+        self.slopes = slopes(config.n_heads) if has_biases else None
         self.clip = config.qkv_clip
         self.head_dim = dim
         self.window, self.room = window, form.room(window, context)
@@ -62,7 +65,8 @@ class Attention(CachedModule):
         """The keys and values, and their scales."""
         device = tensor_parallel.one()
         heads = max(1, self.n_kv_heads // (device.count if device else 1))
-        buffers = self.form.buffers(heads, self.head_dim, self.room)
+        dim = self.head_dim + (0 if self.slopes is None else EXTRA)
+        buffers = self.form.buffers(heads, dim, self.room)
         return LayerState(buffers, self.form.positions, self.room)
 
     def forward(
@@ -74,6 +78,9 @@ class Attention(CachedModule):
         """
         query, key, value = self._projected(x)
         query, key = self._turned(query, key, turn, location)
+        if self.slopes is not None:
+            heads = query, key, value
+            query, key, value = biased(heads, location[0], self.slopes, self.scale)
         seen = self._seen(self.form.parts(key, value), location, cache)
         mixed = self.form.attention(
             query,
@@ -84,6 +91,8 @@ class Attention(CachedModule):
             softcap=self.softcap,
             sinks=None if self.sinks is None else parallel.local(self.sinks, x.device),
         )
+        if self.slopes is not None:
+            mixed = mixed[..., : self.head_dim]
         width = int(query.shape[2]) * self.head_dim
         joined = mixed.reshape([*x.shape[:2], width])
         if self.gate is not None:

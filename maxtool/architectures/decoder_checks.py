@@ -21,22 +21,24 @@ POSITIVE = (
     " sliding_window attention_scale attention_softcap logits_softcap embed_scale residual_scale"
     " logits_scale qkv_clip temperature temperature_context n_experts n_experts_used expert_size"
     " expert_groups expert_groups_used expert_scale swiglu_limit swiglu_alpha"
-    " shared_expert_size conv_taps source_positions"
+    " shared_expert_size conv_taps source_positions embed_size"
 )
-NOT_NEGATIVE = ("norm_eps", "rope_mscale", "rope_mscale_all_dim", "expert_sum_eps")
+NOT_NEGATIVE = (
+    *("norm_eps", "position_offset", "rope_mscale", "rope_mscale_all_dim", "expert_sum_eps"),
+)
 
 # Each layer costs time when a model is only planned.
 MAXIMA = {"context_length": MAX_POSITIONS, "n_layers": 10_000}
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "norm": ("rms", "layer"),
-    "block": ("pre", "post", "sandwich", "parallel", "parallel_shared"),
+    "block": ("pre", "post", "after", "sandwich", "parallel", "parallel_shared"),
     "qk_norm": ("none", "head", "each_head", "full"),
     "qk_norm_type": ("rms", "layer"),
     "mlp": ("gated", "plain"),
     "expert_scores": ("softmax", "sigmoid"),
     "hidden_act": ("silu", "gelu", "gelu_tanh", "relu", "relu2", "quick_gelu"),
-    "position": ("rope", "learned"),
+    "position": ("rope", "learned", "alibi"),
     "rope_scaling": ("none", "linear", "dynamic", "llama3", "yarn", "longrope"),
 }
 
@@ -128,6 +130,7 @@ RULES: tuple[Rule, ...] = (
 
 # Values of options with which heads are not parts of a layer, and why.
 UNSPLIT: tuple[tuple[str, object, str], ...] = (
+    ("position", "alibi", "each head has its own slope"),
     ("qk_norm", "full", "the norm of queries and keys is over all heads"),
     ("qk_norm", "each_head", "each head has its own norm"),
     ("attention_sinks", True, "each head has its own sink"),

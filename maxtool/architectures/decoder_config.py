@@ -20,9 +20,10 @@ class DecoderConfig(ExpertOptions, MixerOptions, SourceOptions, AttentionOptions
     plain_norms: bool = False  # whether the norms of the residual stream have no weights
     norm_bias: bool = False  # whether layer norms have biases
     # Where a layer has its norms, and what is added to ``x``: ``pre``, ``x += attn(norm(x)); x +=
-    # mlp(norm(x))``; ``post``, ``x += norm(attn(x)); x += norm(mlp(x))``; ``sandwich``, norms
-    # before and after both; ``parallel``, ``x += attn(norm(x)) + mlp(norm(x))`` with a norm for
-    # each, or ``parallel_shared`` with one for both.
+    # mlp(norm(x))``; ``post``, ``x += norm(attn(x)); x += norm(mlp(x))``; ``after``, ``x = norm(x +
+    # attn(x)); x = norm(x + mlp(x))``; ``sandwich``, norms before and after both; ``parallel``, ``x
+    # += attn(norm(x)) + mlp(norm(x))`` with a norm for each, or ``parallel_shared`` with one for
+    # both.
     block: str = "pre"
     # ``gated``, ``down(act(gate(x)) * up(x))``, or ``plain``, ``down(act(up(x)))``.
     mlp: str = "gated"
@@ -34,6 +35,11 @@ class DecoderConfig(ExpertOptions, MixerOptions, SourceOptions, AttentionOptions
     mlp_bias: bool = False
     # ``cap * tanh(x / cap)`` bounds the logits, after their scale; None for no bound.
     logits_softcap: float | None = None
+    # The width of embeddings and of what the head reads, between which and that of ``x`` there is a
+    # projection each; None where they are as wide as ``x``.
+    embed_size: int | None = None
+    embed_norm: bool = False  # whether embeddings are normalised
+    final_norm: bool = True  # whether ``x`` is normalised behind the last layer
     embed_scale: float = 1.0  # what embeddings are multiplied by
     residual_scale: float = 1.0  # what each addition to ``x`` is multiplied by
     logits_scale: float = 1.0  # what logits are multiplied by

@@ -21,6 +21,7 @@ from maxtool.graph import Tensor
 NORMS: dict[str, tuple[str, ...]] = {
     "pre": ("attn_norm", "mlp_norm"),
     "post": ("attn_post_norm", "mlp_post_norm"),
+    "after": ("attn_norm", "mlp_norm"),
     "sandwich": ("attn_norm", "attn_post_norm", "mlp_norm", "mlp_post_norm"),
     "parallel": ("attn_norm", "mlp_norm"),
     "parallel_shared": ("attn_norm",),
@@ -57,7 +58,7 @@ class DecoderLayer(CachedModule):
         self.mlp_norm = norm("mlp_norm")
         self.mlp = _make_mlp(config, index, dtype)
         self.mlp_post_norm = norm("mlp_post_norm")
-        self.is_parallel = config.block in PARALLEL
+        self.block = config.block
         self.residual_scale = config.residual_scale
 
     @property
@@ -80,13 +81,15 @@ class DecoderLayer(CachedModule):
         self, x: Tensor, turn: Turn, location: Location, cache: Cache | None
     ) -> tuple[Tensor, Cache | None]:
         """Map ``[batch, seq, hidden]`` to the same shape; returns the updated cache too."""
+        if self.block == "after":
+            return self._normed_after(x, turn, location, cache)
         first = _normed(self.attn_norm, x)
         own, source = self._apart(cache)
         mixed, own = self.mixer(first, turn, location, own)
         after = self._added(x, _normed(self.attn_post_norm, mixed))
         if self.cross is not None:
             after = self._added(after, self.cross(_normed(self.cross_norm, after), source))
-        if not self.is_parallel:
+        if self.block not in PARALLEL:
             second = _normed(self.mlp_norm, after)
         else:
             second = first if self.mlp_norm is None else self.mlp_norm(x)
@@ -101,6 +104,17 @@ class DecoderLayer(CachedModule):
         """The buffers of the text, and those of the source."""
         count = len(self.mixer.state().buffers)
         return (None, ()) if cache is None else (cache[:count], cache[count:])
+
+    def _normed_after(
+        self, x: Tensor, turn: Turn, location: Location, cache: Cache | None
+    ) -> tuple[Tensor, Cache | None]:
+        """The layer with a norm behind each sum, as the first Transformer had them."""
+        own, source = self._apart(cache)
+        mixed, own = self.mixer(x, turn, location, own)
+        x = _normed(self.attn_norm, self._added(x, mixed))
+        if self.cross is not None:
+            x = _normed(self.cross_norm, self._added(x, self.cross(x, source)))
+        return _normed(self.mlp_norm, self._added(x, self.mlp(x))), own
 
     def _added(self, x: Tensor, more: Tensor) -> Tensor:
         return x + (more if self.residual_scale == 1 else more * self.residual_scale)

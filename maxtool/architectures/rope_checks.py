@@ -7,6 +7,7 @@ from math import inf
 from typing import TypeAlias
 
 from maxtool.architectures.config import other_lengths
+from maxtool.architectures.linear_biases import MOST
 from maxtool.architectures.rope_options import RopeOptions
 
 Rule: TypeAlias = Callable[[RopeOptions], Iterator[str]]
@@ -18,6 +19,9 @@ SCALING_NEEDS: dict[str, tuple[str, ...]] = {
     "llama3": ("rope_factor",),
     "longrope": ("rope_short_factors", "rope_long_factors"),
 }
+
+# What positions are called that do not rotate.
+WORDS = {"learned": "learned positions", "alibi": "linear biases"}
 
 PER_FREQUENCY = ("rope_short_factors", "rope_long_factors")
 
@@ -58,14 +62,20 @@ def _scaling(config: RopeOptions) -> Iterator[str]:
         yield "rope_scaling 'longrope' needs an original context of more than one position"
 
 
-def _learned(config: RopeOptions) -> Iterator[str]:
-    if config.position != "learned":
+def _not_rotated(config: RopeOptions) -> Iterator[str]:
+    if config.position not in WORDS:
         return
+    words = WORDS[config.position]
     if config.rope_scaling != "none":
-        yield f"rope_scaling {config.rope_scaling!r} with learned positions"
+        yield f"rope_scaling {config.rope_scaling!r} with {words}"
     for name in ("rotary_dim", "rope_layers", "rope_local_theta"):
         if getattr(config, name) is not None:
-            yield f"{name} with learned positions"
+            yield f"{name} with {words}"
 
 
-RULES: tuple[Rule, ...] = (_needs, _factors, _rotary, _scaling, _learned)
+def _biases(config: RopeOptions) -> Iterator[str]:
+    if config.position == "alibi" and config.context_length > MOST:
+        yield f"context_length {config.context_length} with linear biases: at most {MOST}"
+
+
+RULES: tuple[Rule, ...] = (_needs, _factors, _rotary, _scaling, _not_rotated, _biases)

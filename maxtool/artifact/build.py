@@ -352,6 +352,7 @@ def _module(
     if request.kv_dtype is not None and not isinstance(module, Decoder | EncoderDecoder):
         raise UsageError(f"--kv-dtype is for decoders, not {planned.recipe.name}")
     if isinstance(module, Decoder):
+        cache_type.check_positions(module, target)
         cache_type.check_heads(module)
     else:
         cache_type.check_source(module)

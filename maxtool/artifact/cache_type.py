@@ -6,7 +6,7 @@ from maxtool.architectures import CacheLayout, Decoder, EncoderDecoder
 from maxtool.artifact.request import CacheType, Request
 from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
-from maxtool.errors import UsageError
+from maxtool.errors import CompilationFailed, UsageError
 from maxtool.quantization import QuantizationEncoding
 
 # Instruction sets with a conversion between float16 and float32: without one it is a call for each
@@ -73,6 +73,25 @@ def check_source(module: object) -> None:
         raise UsageError(
             f"--kv-dtype {BLOCKS.name}: no kernel attends to an encoder's output in blocks",
             hint="float16, bfloat16 and float32 are what such a cache may be",
+        )
+
+
+def check_positions(decoder: Decoder, target: Target) -> None:
+    """Refuse linear biases where positions, which are elements of heads then, would be rounded.
+
+    Raises:
+        CompilationFailed: For GPUs.
+        UsageError: If the cache is in blocks.
+    """
+    if decoder.config.position != "alibi":
+        return
+    if target.kind == "cuda":
+        what = "attention with linear biases (ALiBi) has no kernel for GPUs"
+        raise CompilationFailed(what, hint="compile it for a CPU")
+    if decoder.form.is_quantized:
+        raise UsageError(
+            f"--kv-dtype {BLOCKS.name}: it would round the positions of linear biases (ALiBi)",
+            hint="float16, bfloat16 and float32 keep them",
         )
 
 

@@ -45,7 +45,7 @@ def _read_base(raws: Raws, values: Values) -> Any:  # noqa: ANN401
     try:
         return float(base * alpha ** (dim / (dim - 2)))
     except OverflowError:
-        raise Undefined(f"alpha = {short(alpha)} gives a base that is no number") from None
+        raise Undefined(f"alpha = {short(alpha)} gives a base that is not finite") from None
 
 
 ROPE_CODECS: Mapping[str, Codec] = {

@@ -37,12 +37,16 @@ class Oracle:
     def _sequence(self, ids: Array) -> Array:
         c = self.c
         x = self.w["embed.weight"][ids] * c.embed_scale
+        x = x if c.embed_size in (None, c.hidden_size) else self._linear("project_in", x)
+        x = self._norm("embed_norm", x) if c.embed_norm else x
         if c.position == "learned":
-            x = x + self.w["position.weight"][: len(ids)]
+            x = x + self.w["position.weight"][c.position_offset :][: len(ids)]
         for layer in range(c.n_layers):
             x = self._layer(layer, x)
         head = self.w["embed.weight" if c.tie_word_embeddings else "lm_head.weight"]
-        logits = self._norm("norm", x) @ head.T + self.w.get("lm_head.bias", 0)
+        x = self._norm("norm", x) if c.final_norm else x
+        x = x if c.embed_size in (None, c.hidden_size) else self._linear("project_out", x)
+        logits = x @ head.T + self.w.get("lm_head.bias", 0)
         logits = logits * c.logits_scale
         return self._capped(logits, c.logits_softcap)
 
@@ -64,6 +68,9 @@ class Oracle:
         if c.block == "parallel_shared":
             normed = norm("attn_norm", x)
             return x + c.residual_scale * (attention(normed) + mlp(normed))
+        if c.block == "after":
+            x = norm("attn_norm", x + c.residual_scale * attention(x))
+            return norm("mlp_norm", x + c.residual_scale * mlp(x))
         for part, name in ((attention, "attn"), (mlp, "mlp")):
             y = norm(f"{name}_norm", x) if c.block in ("pre", "sandwich") else x
             y = part(y)
@@ -159,7 +166,11 @@ class Oracle:
             q = q * (1 + c.temperature * np.log(1 + steps))[:, None, None]
         k, v = (np.repeat(one, c.n_heads // c.n_kv_heads, axis=1) for one in (k, v))
         scale = c.head_dim**-0.5 if c.attention_scale is None else c.attention_scale
-        scores = self._capped(np.einsum("qhd,khd->hqk", q, k) * scale, c.attention_softcap)
+        scores = np.einsum("qhd,khd->hqk", q, k) * scale
+        if c.position == "alibi":
+            back = np.arange(len(x)) - np.arange(len(x))[:, None]
+            scores = scores + self._slopes()[:, None, None] * back
+        scores = self._capped(scores, c.attention_softcap)
         scores = np.where(self._seen(layer, len(x)), scores, -np.inf)
         top = scores.max(-1, keepdims=True)
         share = np.exp(scores - top)
@@ -172,6 +183,12 @@ class Oracle:
             mixed = mixed / (1 + np.exp(-self._linear(at + "gate", x)))
         mixed = self._norm(at + "norm", mixed, "rms") if c.sub_norms else mixed
         return self._linear(at + "o", mixed)
+
+    def _slopes(self) -> Array:
+        """The slopes of heads: of twice as many, every second first, then those between."""
+        near = 1 << (self.c.n_heads.bit_length() - 1)
+        twice = 2.0 ** (-8.0 * np.arange(1, 2 * near + 1) / (2 * near))
+        return np.concatenate([twice[1::2], twice[::2]])[: self.c.n_heads]
 
     def _convolved(self, at: str, x: Array) -> Array:
         at += "conv."

@@ -52,6 +52,23 @@ CASES: dict[str, dict[str, Any]] = {
         "head_dim": 7,
         "tie_word_embeddings": True,
     },
+    "linear biases": {
+        "position": "alibi",
+        "n_heads": 6,
+        "n_kv_heads": 3,
+        "embed_norm": True,
+        "attention_scale": 0.4,
+    },
+    "norms behind each sum, narrow embeddings": {
+        "block": "after",
+        "final_norm": False,
+        "embed_size": 13,
+        "position_offset": 2,
+        "norm": "layer",
+        "norm_bias": True,
+        "position": "learned",
+        "tie_word_embeddings": True,
+    },
     "a norm for each head": {
         "qk_norm": "each_head",
         "qk_norm_type": "layer",
@@ -238,7 +255,7 @@ UNSEEN |= {"qk_norm_bias", "plain_norms", "sub_norms", "lm_head_bias", "temperat
 UNSEEN |= {"n_experts", "n_experts_used", "expert_size", "expert_layers"}
 UNSEEN |= {"expert_correction", "router_bias", "expert_bias", "shared_expert_size", "swiglu_alpha"}
 UNSEEN |= {"shared_expert_gate", "attention_gate", "attention_sinks", "expert_groups_used"}
-UNSEEN |= {"tie_word_embeddings", "position", "rope_scaling", "sliding_layers"}
+UNSEEN |= {"tie_word_embeddings", "position", "rope_scaling", "sliding_layers", "embed_size"}
 
 
 @pytest.mark.parametrize("name", CASES)

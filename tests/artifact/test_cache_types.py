@@ -12,13 +12,14 @@ import pytest
 from maxtool import artifact
 from maxtool.artifact.manifest import describe
 from maxtool.dtype import DType
-from maxtool.errors import UsageError
+from maxtool.errors import CompilationFailed, MaxtoolError, UsageError
 from maxtool.quantization import QuantizationEncoding
 from maxtool.quantization.scheme import Scheme
 from maxtool.runtime import loader
 from tests.artifact.measure import BOUND, Compile, error, greedy, logits, recorded
 from tests.effort import thinned
 from tests.parity.yardstick import FOLDER
+from tests.variants.rows import Files, rows
 
 # What rounding once may change a number by, relatively.
 ROUNDOFF = {DType.float32: 2.0**-24, DType.float16: 2.0**-11, DType.bfloat16: 2.0**-8}
@@ -153,6 +154,22 @@ def test_where_there_are_no_blocks(
     asked = {"kv_dtype": QuantizationEncoding.Q8_0, **options}
     with pytest.raises(UsageError, match=message):
         artifact.prepare(artifact.Request(data / name, tmp_path / "out", **asked))
+
+
+@pytest.mark.parametrize(
+    ("options", "refusal", "message"),
+    [
+        ({"target": "cuda:sm_90"}, CompilationFailed, "no kernel for GPUs"),
+        ({"kv_dtype": QuantizationEncoding.Q8_0}, UsageError, "would round the positions"),
+    ],
+)
+def test_linear_biases_are_not_rounded(
+    tmp_path: Path, options: dict[str, Any], refusal: type[MaxtoolError], message: str
+) -> None:
+    """Positions are elements of heads then."""
+    Files(tmp_path).checkpoint(next(rows("bloom")))
+    with pytest.raises(refusal, match=message):
+        artifact.prepare(artifact.Request(tmp_path / "0" / "bloom", tmp_path / "out", **options))
 
 
 @pytest.mark.parametrize("kv_dtype", [None, DType.float32])

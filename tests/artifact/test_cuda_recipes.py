@@ -35,6 +35,9 @@ NAME = re.compile(r"\b(\w+_kernel\w*)\(")
 # gpt-oss with other tensors; neither compiles for GPUs.
 PUBLISHED_BLOCKS = "gpt_oss_mxfp4"
 
+# Linear biases of positions are refused for GPUs when they are planned.
+BIASED = {"bloom", "mpt"}
+
 # Heads and rows of no real model, whose elements do not come sixteen bytes at a time.
 ODD = re.compile(r"_unaligned|^attention_\d+_\d+_(6|14)_")
 # Bytes a thread may put aside: two tiles that are held to few registers, for more blocks at a time
@@ -45,7 +48,9 @@ SHARE = 3
 
 def plans(dtype: DType, folder: Path) -> dict[str, artifact.Build]:
     """Plan a model of each recipe: a tiny one of tests/data, or the first that was recorded."""
-    recorded = {name for name in recipe_names() if name in RANDOM and not tiny(name).is_dir()}
+    recorded = {
+        name for name in recipe_names() if name in RANDOM and not tiny(name).is_dir()
+    } - BIASED
     for name in recorded:
         Files(folder / name).checkpoint(next(rows(name)))
     builds: dict[str, artifact.Build] = {}
@@ -105,7 +110,7 @@ def test_every_recipe_compiles_and_stays_in_registers(
     """Compile all in float16, and every third in other types; with ``--everything`` all."""
     kernels, result = Kernels(), plans(DType(dtype), tmp_path)
     texts = {name for name in recipe_names() if load_recipe(name).architecture in TEXT}
-    assert result.keys() == texts - {PUBLISHED_BLOCKS}
+    assert result.keys() == texts - {PUBLISHED_BLOCKS} - BIASED
     with pytest.raises(CompilationFailed, match="sinks has no kernel for GPUs"):
         source_of(result.pop("gpt_oss"))
     everything = dtype == "float16" or request.config.getoption("--everything")

@@ -464,6 +464,58 @@ def _persimmon(draw: Draw) -> Config:
     return without(partial(draw, renamed(quotient(config), LAYER_NORM)), "num_key_value_heads")
 
 
+def _opt(draw: Draw) -> Config:
+    names = {
+        "n_embd": "hidden_size",
+        "n_head": "num_attention_heads",
+        "n_layer": "num_hidden_layers",
+        "n_inner": "ffn_dim",
+        "n_positions": "max_position_embeddings",
+    }
+    config = renamed(_gpt(draw, st.integers(1, 4), st.integers(2, 7)), names)
+    return without(config, "layer_norm_epsilon") | {
+        "ffn_dim": draw(st.integers(3, 37)),
+        "do_layer_norm_before": draw(FLAGS),
+        "_remove_final_layer_norm": draw(FLAGS),
+        "word_embed_proj_dim": draw(st.one_of(st.none(), st.integers(3, 19))),
+        "enable_bias": draw(FLAGS),
+        "layer_norm_elementwise_affine": draw(FLAGS),
+        "pad_token_id": 0,
+    }
+
+
+def _bloom(draw: Draw) -> Config:
+    config = _gpt(draw, st.integers(1, 7), st.integers(2, 6))
+    kept = without(config, "n_embd", "n_inner", "n_positions", "activation_function")
+    return kept | {"hidden_size": config["n_embd"]}
+
+
+def _mpt(draw: Draw) -> Config:
+    names = {"n_head": "n_heads", "n_layer": "n_layers", "n_positions": "max_seq_len"}
+    config = renamed(_gpt(draw, st.integers(1, 7), st.integers(2, 6)), names)
+    table = {
+        "clip_qkv": draw(st.one_of(st.none(), st.floats(0.3, 3.0))),
+        "softmax_scale": draw(st.one_of(st.none(), st.floats(0.1, 1.0))),
+    }
+    kept = without(config, "n_embd", "n_inner", "activation_function")
+    return kept | {"d_model": config["n_embd"], "attn_config": table}
+
+
+def _vaultgemma(draw: Draw) -> Config:
+    caps = st.one_of(st.none(), st.floats(1.0, 50.0))
+    config = usual(
+        draw,
+        attention_bias=FLAGS,
+        sliding_window=WINDOW,
+        query_pre_attn_scalar=st.integers(1, 64),
+        attn_logit_softcapping=caps,
+        final_logit_softcapping=caps,
+    )
+    listed = {"layer_types": kinds(draw, config["num_hidden_layers"])} if draw(FLAGS) else {}
+    whole = {"hidden_size": config["num_attention_heads"] * draw(st.integers(2, 9))}
+    return renamed(config, {"hidden_act": "hidden_activation"}) | listed | whole
+
+
 FURTHER: Mapping[str, Callable[[Draw], Config]] = {
     "gemma": _gemma,
     "olmo": _olmo,
@@ -507,17 +559,23 @@ FURTHER: Mapping[str, Callable[[Draw], Config]] = {
     "codegen": _codegen,
     "gpt_neo": _gpt_neo,
     "persimmon": _persimmon,
+    "opt": _opt,
+    "bloom": _bloom,
+    "mpt": _mpt,
+    "vaultgemma": _vaultgemma,
 }
 # Those that GGUF has no form of.
 WITHOUT_GGUF = (
     "codegen",
     "cwm",
+    "flex_olmo",
     "gpt_neo",
     "gptj",
-    "persimmon",
-    "flex_olmo",
     "helium",
     "hyperclovax",
+    "opt",
+    "persimmon",
+    "vaultgemma",
 )
 
 SILU = {"hidden_act": "silu"}
@@ -542,6 +600,8 @@ FURTHER_GRANTED: Mapping[str, Config] = {
     "lfm2_moe": {"conv_bias": False, "use_expert_bias": True, "norm_topk_prob": True}
     | {"routed_scaling_factor": 1.0, "tie_word_embeddings": True},
     "ernie4_5_moe": SILU | {"moe_layer_end_index": -1},
+    "bloom": {"tie_word_embeddings": True},
+    "mpt": {"layer_norm_epsilon": 1e-5, "tie_word_embeddings": True},
     "gpt_bigcode": {"activation_function": "gelu_pytorch_tanh", "n_inner": None}
     | {"scale_attn_weights": True, "multi_query": True},
     "phi": {"hidden_act": "gelu_new", "qk_layernorm": False, "tie_word_embeddings": False},

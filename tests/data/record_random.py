@@ -63,6 +63,7 @@ UNCONVERTED = ("gemma3", "camembert", "xlm-roberta", "glm", *WITHOUT_GGUF)
 ARCHITECTURES = {
     "internlm3": "InternLM3ForCausalLM",
     "iquestcoder": "IQuestCoderForCausalLM",
+    "mpt": "MPTForCausalLM",
 }
 # What published configurations say and transformers does not write; llama.cpp's converter reads it.
 SAID: dict[str, Config] = {
@@ -117,7 +118,7 @@ def _flat(config: Config, prefix: str = "") -> Any:
 
 def norm_of(model_type: str) -> float:
     """What the weights of a family's norms are around."""
-    return 0.0 if model_type.startswith("gemma") else 1.0
+    return 0.0 if "gemma" in model_type else 1.0
 
 
 class Peer:
