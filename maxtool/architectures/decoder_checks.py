@@ -21,7 +21,8 @@ POSITIVE = (
     " sliding_window attention_scale attention_softcap logits_softcap embed_scale residual_scale"
     " logits_scale qkv_clip temperature temperature_context n_experts n_experts_used expert_size"
     " expert_groups expert_groups_used expert_scale swiglu_limit swiglu_alpha"
-    " shared_expert_size conv_taps source_positions embed_size"
+    " shared_expert_size conv_taps state_heads state_key_heads state_key_dim state_value_dim"
+    " source_positions embed_size"
 )
 NOT_NEGATIVE = (
     *("norm_eps", "position_offset", "rope_mscale", "rope_mscale_all_dim", "expert_sum_eps"),
@@ -38,6 +39,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "mlp": ("gated", "plain"),
     "expert_scores": ("softmax", "sigmoid"),
     "hidden_act": ("silu", "gelu", "gelu_tanh", "relu", "relu2", "quick_gelu"),
+    "mixer": ("convolution", "delta"),
     "position": ("rope", "learned", "alibi"),
     "rope_scaling": ("none", "linear", "dynamic", "llama3", "yarn", "longrope"),
 }
@@ -55,6 +57,10 @@ MEANINGLESS_WITHOUT = {
     "swiglu_limit": "swiglu_alpha",
     "swiglu_alpha": "swiglu_limit",
 }
+
+# The options that each kind of layer needs that has something else than attention.
+STATES = ("state_heads", "state_key_heads", "state_key_dim", "state_value_dim")
+MIXERS = {"convolution": ("conv_taps",), "delta": ("conv_taps", *STATES)}
 
 # The option that says the type of a norm, by the prefix of its options.
 NORM_TYPES = {"": "norm", "qk_": "qk_norm_type"}
@@ -103,10 +109,14 @@ def _norms_and_windows(config: DecoderConfig) -> Iterator[str]:
 
 def _mixers(config: DecoderConfig) -> Iterator[str]:
     has_others = len(config.attention_layers or ()) == config.n_layers and config.recurrent_layers
-    if has_others and config.conv_taps is None:
-        yield "attention_layers without a layer's attention needs conv_taps"
+    missing = [name for name in MIXERS.get(config.mixer, ()) if getattr(config, name) is None]
+    if has_others and missing:
+        yield f"attention_layers without a layer's attention needs {', '.join(missing)}"
     if config.conv_taps == 1:
         yield "conv_taps is 1: a convolution over time looks at two tokens at least"
+    heads, key_heads = config.state_heads, config.state_key_heads
+    if heads and key_heads and heads > 0 < key_heads and heads % key_heads:
+        yield f"state_heads {heads} is not a multiple of state_key_heads {key_heads}"
 
 
 def _source(config: DecoderConfig) -> Iterator[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from maxtool.architectures.cache_layout import Cache, CacheLayout, Location
 from maxtool.architectures.cross_attention import CrossAttention
 from maxtool.architectures.decoder_attention import Attention
 from maxtool.architectures.decoder_config import DecoderConfig
+from maxtool.architectures.delta_net import DeltaNet
 from maxtool.architectures.layer_state import CachedModule, LayerState, Mixer
 from maxtool.architectures.mixture_of_experts import MixtureOfExperts
 from maxtool.architectures.mlp import MLPS, PlainMLP
@@ -25,6 +27,11 @@ NORMS: dict[str, tuple[str, ...]] = {
     "sandwich": ("attn_norm", "attn_post_norm", "mlp_norm", "mlp_post_norm"),
     "parallel": ("attn_norm", "mlp_norm"),
     "parallel_shared": ("attn_norm",),
+}
+# What a layer without attention has in its place, by the name of its options and of its part.
+MIXERS: dict[str, tuple[str, Callable[[DecoderConfig, DType, CacheLayout], Mixer]]] = {
+    "convolution": ("conv", ShortConvolution),
+    "delta": ("delta", DeltaNet),
 }
 PARALLEL = ("parallel", "parallel_shared")
 
@@ -45,11 +52,12 @@ class DecoderLayer(CachedModule):
             return stream_norm(config)
 
         self.attn_norm = norm("attn_norm")
-        self.has_attention = config.has_attention(index)
-        if self.has_attention:
+        if config.has_attention(index):
+            self._mixer = "attn"
             self.attn = Attention(config, config.window(index), dtype, form, context)
         else:
-            self.conv = ShortConvolution(config, dtype, form)
+            self._mixer, make = MIXERS[config.mixer]
+            setattr(self, self._mixer, make(config, dtype, form))
         self.attn_post_norm = norm("attn_post_norm")
         self.cross = self.cross_norm = None
         if config.source_positions is not None:
@@ -64,7 +72,8 @@ class DecoderLayer(CachedModule):
     @property
     def mixer(self) -> Mixer:
         """The part through which tokens know of those before them."""
-        return self.attn if self.has_attention else self.conv
+        part: Mixer = getattr(self, self._mixer)
+        return part
 
     def state(self) -> LayerState:
         """The buffers of a text, and those of the source where there is one."""
@@ -109,12 +118,9 @@ class DecoderLayer(CachedModule):
         self, x: Tensor, turn: Turn, location: Location, cache: Cache | None
     ) -> tuple[Tensor, Cache | None]:
         """The layer with a norm behind each sum, as the first Transformer had them."""
-        own, source = self._apart(cache)
-        mixed, own = self.mixer(x, turn, location, own)
+        mixed, cache = self.mixer(x, turn, location, cache)
         x = _normed(self.attn_norm, self._added(x, mixed))
-        if self.cross is not None:
-            x = _normed(self.cross_norm, self._added(x, self.cross(x, source)))
-        return _normed(self.mlp_norm, self._added(x, self.mlp(x))), own
+        return _normed(self.mlp_norm, self._added(x, self.mlp(x))), cache
 
     def _added(self, x: Tensor, more: Tensor) -> Tensor:
         return x + (more if self.residual_scale == 1 else more * self.residual_scale)

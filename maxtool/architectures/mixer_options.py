@@ -11,11 +11,18 @@ from maxtool.architectures.decoder_sizes import DecoderSizes, chosen
 class MixerOptions(DecoderSizes):
     """Options of layers that keep a state of fixed size in the place of keys and values."""
 
-    # Which layers have attention; all when None. The others have a short convolution over time
-    # between two gates, ``out(c * conv(b * x))`` (LFM2).
+    # Which layers have attention; all when None. The others have what ``mixer`` says.
     attention_layers: tuple[bool, ...] | None = None
-    conv_taps: int | None = None  # tokens that it looks at, the own one included
+    # ``convolution``, a short one over time between two gates, ``out(c * conv(b * x))`` (LFM2), or
+    # ``delta``, a net by the gated delta rule behind such convolutions (Qwen 3 Next).
+    mixer: str = "convolution"
+    conv_taps: int | None = None  # tokens that a convolution looks at, the own one included
     conv_bias: bool = False  # whether it and its projections have biases
+    # The states of a layer: matrices ``[state_key_dim, state_value_dim]``, one for each head.
+    state_heads: int | None = None
+    state_key_heads: int | None = None  # heads of queries and keys; ``state_heads`` is a multiple
+    state_key_dim: int | None = None
+    state_value_dim: int | None = None
 
     def has_attention(self, layer: int) -> bool:
         """Return whether a layer has attention."""

@@ -54,7 +54,9 @@ class Oracle:
         c, at = self.c, f"layers.{layer}."
 
         def attention(y: Array) -> Array:
-            return self._attention(layer, y) if c.has_attention(layer) else self._convolved(at, y)
+            if c.has_attention(layer):
+                return self._attention(layer, y)
+            return self._delta(at, y) if c.mixer == "delta" else self._convolved(at, y)
 
         def mlp(y: Array) -> Array:
             return self._experts(at, y) if self._has_experts(layer) else self._mlp(at, y)
@@ -193,11 +195,40 @@ class Oracle:
     def _convolved(self, at: str, x: Array) -> Array:
         at += "conv."
         gated = self._linear(at + "before", x) * self._linear(at + "inner", x)
-        taps = self.w[at + "weight"]
-        columns = zip(gated.T, taps[::-1].T, strict=True)
-        mixed = np.stack([np.convolve(*pair)[: len(x)] for pair in columns], axis=1)
-        mixed = mixed + self.w.get(at + "bias", 0)
+        mixed = self._over_time(at + "taps", gated)
         return self._linear(at + "out", self._linear(at + "after", x) * mixed)
+
+    def _delta(self, at: str, x: Array) -> Array:
+        c, at = self.c, at + "delta."
+        q, k, v = (self._taken(f"{at}{name}", x) for name in "qkv")
+        q, k = (
+            one.reshape(len(x), c.state_key_heads, -1).repeat(c.state_heads // c.state_key_heads, 1)
+            for one in (q, k)
+        )
+        q, k = (one / np.sqrt((one**2).sum(-1, keepdims=True) + 1e-6) for one in (q, k))
+        v = v.reshape(len(x), c.state_heads, -1)
+        step = np.logaddexp(0, self._linear(at + "step", x) + self.w[at + "step_bias"])
+        decay = np.exp(self.w[at + "rate"] * step)[:, :, None, None]
+        beta = 1 / (1 + np.exp(-self._linear(at + "beta", x)))[:, :, None]
+        held, rows = np.zeros((c.state_heads, c.state_key_dim, c.state_value_dim)), []
+        for t in range(len(x)):
+            held = held * decay[t]
+            new = beta[t] * (v[t] - np.einsum("hkv,hk->hv", held, k[t]))
+            held = held + np.einsum("hk,hv->hkv", k[t], new)
+            rows.append(np.einsum("hkv,hk->hv", held, q[t]) * c.state_key_dim**-0.5)
+        mixed = self._norm(at + "norm", np.stack(rows), "rms").reshape(len(x), -1)
+        gate = self._linear(at + "gate", x)
+        return self._linear(at + "out", mixed * gate / (1 + np.exp(-gate)))
+
+    def _taken(self, name: str, x: Array) -> Array:
+        """A projection behind its convolution and the activation."""
+        act = ACTIVATIONS[self.c.hidden_act]
+        return act(self._over_time(f"{name}_conv", self._linear(name, x)))
+
+    def _over_time(self, name: str, x: Array) -> Array:
+        columns = zip(x.T, self.w[f"{name}.weight"][::-1].T, strict=True)
+        mixed = np.stack([np.convolve(*pair)[: len(x)] for pair in columns], axis=1)
+        return mixed + self.w.get(f"{name}.bias", 0)
 
     def _head_norms(self, at: str, q: Array, k: Array) -> tuple[Array, Array]:
         kind = self.c.qk_norm_type

@@ -15,10 +15,21 @@ from tests.architectures.decoders import CONFIG, Steps, fill
 from tests.architectures.oracle import Oracle
 
 CONVOLVED: dict[str, Any] = {"conv_taps": 3, "attention_layers": (False, True, False)}
+DELTA: dict[str, Any] = {
+    "mixer": "delta",
+    "conv_taps": 4,
+    "state_heads": 4,
+    "state_key_heads": 2,
+    "state_key_dim": 3,
+    "state_value_dim": 5,
+    "attention_layers": (False,) * 3,
+}
 KINDS: dict[str, dict[str, Any]] = {
     "short convolution": CONVOLVED,
     "biases": {**CONVOLVED, "conv_taps": 4, "conv_bias": True},
     "no attention": {"conv_taps": 2, "attention_layers": (False,) * 3},
+    "delta nets": {**DELTA, "attention_layers": (False, True, False)},
+    "delta nets, heads of keys for each": {**DELTA, "state_key_heads": 4, "hidden_act": "relu"},
     "beside a window": {**CONVOLVED, "sliding_window": 3, "block": "sandwich"},
 }
 TEXTS = np.random.default_rng(1).integers(0, 11, (2, 13))
@@ -71,6 +82,9 @@ def test_what_layers_keep_is_declared_by_them() -> None:
         ({"attention_layers": (False, True, True)}, "needs conv_taps"),
         ({"attention_layers": (True,) * 2}, "attention_layers has 2 values, not 3"),
         ({**CONVOLVED, "conv_taps": 1}, "two tokens at least"),
+        ({**DELTA, "state_key_dim": None}, "needs state_key_dim"),
+        ({**DELTA, "state_key_heads": 3}, "state_heads 4 is not a multiple"),
+        ({**CONVOLVED, "mixer": "rnn"}, "mixer"),
         ({**CONVOLVED, "conv_taps": 0}, "conv_taps is 0"),
     ],
 )
