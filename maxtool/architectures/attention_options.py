@@ -40,6 +40,7 @@ class AttentionOptions(DecoderSizes):
     attention_sinks: bool = False
     # Whether what heads give is multiplied by the sigmoid of a projection of the layer's input.
     attention_gate: bool = False
+    attention_gate_bias: bool = False  # whether that projection has a bias
     # Whether what heads give is normalised (RMS, all heads together) before the output projection,
     # and what is inside an MLP before its last one (BitNet's).
     sub_norms: bool = False

@@ -44,8 +44,9 @@ class Attention(CachedModule):
             self.q_norm, self.k_norm = (
                 head_norm(config, heads) for heads in (config.n_heads, config.n_kv_heads)
             )
-        self.gate = Linear(hidden, inner, dtype) if config.attention_gate else None
-        if self.gate is not None:
+        self.gate = None
+        if config.attention_gate:
+            self.gate = Linear(hidden, inner, dtype, has_bias=config.attention_gate_bias)
             self.gate.role = Role.OUTPUTS
         self.norm = RMSNorm(inner, config.norm_eps) if config.sub_norms else None
         self.sinks = (

@@ -21,7 +21,7 @@ Shape: TypeAlias = tuple[int, ...]
 # time, embeddings of positions and token types.
 ALWAYS_FLOAT32 = re.compile(
     r"_norm\.weight$|(?<!\.weight)$|\.ffn_gate_inp(_shexp)?\.weight$"
-    r"|\.shortconv\.conv\.weight$"
+    r"|\.(shortconv\.conv|ssm_conv1d)\.weight$"
     r"|^(position_embd|token_types)\.weight$"
 )
 ROLES: Mapping[Role, re.Pattern[str]] = {

@@ -58,7 +58,7 @@ class KeyCheck:
                 self.problems.append(f"{first} and {other} differ ({', '.join(keys)}): keep one")
 
     def _expected(self, key: str, allowed: tuple[Any, ...], value: Any) -> None:  # noqa: ANN401
-        if value is None or value in allowed:
+        if value is None or (list(value) if isinstance(value, tuple) else value) in allowed:
             return
         if key in self.ignore:
             self.notes.append(f"{key} = {short(value)} is ignored as asked")

@@ -170,6 +170,27 @@ def _write_heads(value: int, values: Values) -> Raws:
     return ([value if flag else 0 for flag in flags],)
 
 
+# --- states of fixed size ------------------------------------------------------------------------
+
+
+def _read_state_width(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Read the width of a head's values from that of all heads."""
+    (inner,) = raws
+    if type(inner) is not int:
+        return inner
+    width, rest = divmod(inner, values["state_heads"])
+    if rest:
+        raise Undefined(f"{inner} is no multiple of {values['state_heads']} heads")
+    return width
+
+
+def _write_square_state(value: int, values: Values) -> Raws:
+    """Write the width of all heads; llama.cpp has one width for keys and values."""
+    if value != values["state_key_dim"]:
+        raise Unspellable
+    return (value * values["state_heads"],)
+
+
 # --- Falcon --------------------------------------------------------------------------------------
 
 
@@ -307,6 +328,12 @@ FIELD_CODECS: Mapping[str, Codec] = {
         write=lambda value, _: (value,),
         types=("float",),
         needs={"rope_mscale_all_dim": NUMBER_OR_NULL},
+    ),
+    "square_state": Codec(
+        read=_read_state_width,
+        write=_write_square_state,
+        types=("int",),
+        needs={"state_heads": NUMBER, "state_key_dim": NUMBER},
     ),
     "unit_mscale": Codec(
         read=lambda _raws, values: None if values["rope_mscale_all_dim"] is None else 1.0,

@@ -146,7 +146,7 @@ def _write_gemma3(flags: Flags, values: Values) -> Raws:
     return (None, None) if usual or not any(flags) else (None, *_write_period(flags, values))
 
 
-GEMMA3_PERIOD = 6
+GEMMA3_PERIOD, QWEN3_NEXT_PERIOD = 6, 4
 
 
 def _read_smollm3(raws: Raws, values: Values) -> Any:  # noqa: ANN401
@@ -228,7 +228,7 @@ def _write_gpt_neo(flags: Flags, _values: Values) -> Raws:
     return listed, [[listed, 1]]
 
 
-KINDS_OF_LAYERS = {"full_attention": True, "conv": False}
+KINDS_OF_LAYERS = {"full_attention": True, "conv": False, "linear_attention": False}
 
 
 def _read_attention(raws: Raws, values: Values) -> Any:  # noqa: ANN401
@@ -247,9 +247,27 @@ def _read_attention(raws: Raws, values: Values) -> Any:  # noqa: ANN401
     return tuple(layer in numbers for layer in range(values["n_layers"]))
 
 
-def _write_attention(flags: Flags, _values: Values) -> Raws:
-    names = {own: name for name, own in KINDS_OF_LAYERS.items()}
-    return None, [names[flag] for flag in flags]
+def _listed_kinds(flags: Flags, other: str) -> list[str]:
+    return ["full_attention" if flag else other for flag in flags]
+
+
+def _read_linear(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Read the kind of each layer, or where there is none n: every n-th has attention."""
+    listed, every = raws
+    return _read_attention([None, listed], values) if listed is not None else _every(every, values)
+
+
+def _every(every: Any, values: Values) -> Any:  # noqa: ANN401
+    flags = _read_period([every], values)
+    return tuple(not flag for flag in flags) if isinstance(flags, tuple) else flags
+
+
+def _read_recurrent(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Read flags of layers without attention, or where there are none as of their period."""
+    listed, every = raws
+    if not isinstance(listed, list | tuple):
+        return _every(every, values) if listed is None else listed
+    return [not flag if isinstance(flag, bool) else flag for flag in listed]
 
 
 def _read_with_heads(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
@@ -286,7 +304,25 @@ LAYER_CODECS: Mapping[str, Codec] = {
         keys=(),
         needs={"sliding_window": NUMBER_OR_NULL, "sliding_layers": FLAGS_OR_NULL},
     ),
-    "layers_of_attention": Codec(_read_attention, _write_attention, ("flags",), ("any", "any")),
+    "layers_of_attention": Codec(
+        read=_read_attention,
+        write=lambda flags, _: (None, _listed_kinds(flags, "conv")),
+        types=("flags",),
+        keys=("any", "any"),
+    ),
+    "linear_layers_or_period": Codec(
+        read=_read_linear,
+        write=lambda flags, _: (_listed_kinds(flags, "linear_attention"), None),
+        types=("flags",),
+        keys=("any", "any"),
+    ),
+    # llama.cpp's converter writes the same period beside any list, which is what counts.
+    "recurrent_layers_or_period": Codec(
+        read=_read_recurrent,
+        write=lambda flags, _: ([not flag for flag in flags], QWEN3_NEXT_PERIOD),
+        types=("flags",),
+        keys=("any", "any"),
+    ),
     "layers_with_heads": Codec(
         _read_with_heads, _write_with_heads, ("flags",), needs={"n_kv_heads": NUMBER}
     ),

@@ -106,6 +106,21 @@ def _transpose_shape(shape: Shape, params: Params) -> Shape:
     return tuple(shape[axis] for axis in axes)
 
 
+def _squeezed_shape(shape: Shape, params: Params) -> Shape:
+    axis = params["axis"]
+    _check_axis(shape, axis)
+    if shape[axis] != 1:
+        raise MisshapenWeight(f"squeeze needs 1 along {axis}, found {shape}")
+    return shape[:axis] + shape[axis + 1 :]
+
+
+def _unsqueezed_shape(shape: Shape, params: Params) -> Shape:
+    axis = params["axis"]
+    if axis > len(shape):
+        raise MisshapenWeight(f"no dimension {axis} can be put into {shape}")
+    return (*shape[:axis], 1, *shape[axis:])
+
+
 def _reshape_shape(shape: Shape, params: Params) -> Shape:
     stored, wanted = tuple(params["stored"]), tuple(params["shape"])
     if shape != stored or math.prod(stored) != math.prod(wanted):
@@ -131,6 +146,22 @@ def _rope_shape(shape: Shape, params: Params) -> Shape:
     return shape
 
 
+def _exchanged(array: Array, params: Params, groups: int) -> Array:
+    """The heads along an axis, which are kept by group, group after group in turn."""
+    axis, heads = params["axis"], params["heads"]
+    shape = array.shape
+    runs = array.reshape(*shape[:axis], groups, heads // groups, -1, *shape[axis + 1 :])
+    return runs.swapaxes(axis, axis + 1).reshape(shape)
+
+
+def _heads_shape(shape: Shape, params: Params) -> Shape:
+    axis, heads, groups = params["axis"], params["heads"], params["groups"]
+    _check_axis(shape, axis)
+    if heads % groups or shape[axis] % heads:
+        raise MisshapenWeight(f"{groups} groups of {heads} heads do not fit {shape} along {axis}")
+    return shape
+
+
 def _rows_before(array: Array, params: Params) -> Array:
     rows = np.zeros((params["count"], *array.shape[1:]), array.dtype)
     return np.concatenate([rows, array])
@@ -150,6 +181,16 @@ def _rows_from_shape(shape: Shape, params: Params) -> Shape:
 
 def _add(array: Array, params: Params) -> Any:  # noqa: ANN401 - an array
     return np.add(array, array.dtype.type(params["value"]))
+
+
+def _minus_exp(array: Array, _params: Params) -> Any:  # noqa: ANN401 - an array
+    """Minus the exponential, rounded once: NumPy's own of float32 is not the nearest number."""
+    return -np.exp(array.astype(np.float64)).astype(array.dtype)
+
+
+def _log_of_minus(array: Array, _params: Params) -> Any:  # noqa: ANN401 - an array
+    with np.errstate(invalid="ignore", divide="ignore"):  # the logarithm of no such number
+        return np.log(-array.astype(np.float64)).astype(array.dtype)
 
 
 def _each(function: Callable[..., Any]) -> Callable[[Sequence[Any], Params], list[Any]]:
@@ -179,6 +220,7 @@ def _add_problems(params: Params) -> list[str]:
 
 PARTS = {"axis": "axis", "sizes": "sizes", "groups": "size"}
 STACK = {"axis": "axis", "count": "size"}
+HEADS_IN_TURN = {"axis": "axis", "heads": "size", "groups": "size"}
 HEADS, COUNT = {"heads": "size", "rotated": "rows"}, {"count": "size"}
 RUNS = {"groups": 1}
 WHOLE_HEADS = {"rotated": 0}
@@ -220,6 +262,21 @@ OPERATIONS: Mapping[str, Operation] = {
         inverse="reshape",
         undoing=lambda params: {"shape": params["stored"], "stored": params["shape"]},
     ),
+    "squeeze": Operation(
+        params={"axis": "axis"},
+        apply=_each(lambda array, params: array.squeeze(params["axis"])),
+        shapes=_each(_squeezed_shape),
+        inverse="unsqueeze",
+        whole_rows=_not_last_axis,
+    ),
+    "unsqueeze": Operation(
+        params={"axis": "axis"},
+        apply=_each(lambda array, params: np.expand_dims(array, params["axis"])),
+        shapes=_each(_unsqueezed_shape),
+        inverse="squeeze",
+        whole_rows=lambda params, ndim: bool(params["axis"] < ndim),
+        recipe=False,
+    ),
     "rope_pairs_to_halves": Operation(
         params=HEADS,
         apply=_each(lambda array, params: _regrouped(array, params, -1, 2)),
@@ -235,6 +292,21 @@ OPERATIONS: Mapping[str, Operation] = {
         inverse="rope_pairs_to_halves",
         optional=WHOLE_HEADS,
         whole_rows=_not_vectors,
+        recipe=False,
+    ),
+    "heads_by_group": Operation(
+        params=HEADS_IN_TURN,
+        apply=_each(lambda x, params: _exchanged(x, params, params["heads"] // params["groups"])),
+        shapes=_each(_heads_shape),
+        inverse="heads_in_turn",
+        whole_rows=_not_last_axis,
+    ),
+    "heads_in_turn": Operation(
+        params=HEADS_IN_TURN,
+        apply=_each(lambda x, params: _exchanged(x, params, params["groups"])),
+        shapes=_each(_heads_shape),
+        inverse="heads_by_group",
+        whole_rows=_not_last_axis,
         recipe=False,
     ),
     "zero_rows_before": Operation(
@@ -257,6 +329,23 @@ OPERATIONS: Mapping[str, Operation] = {
         computes=True,
         rounds=True,
         problems=_add_problems,
+    ),
+    "minus_exp": Operation(
+        params={},
+        apply=_each(_minus_exp),
+        shapes=lambda shapes, _params: list(shapes),
+        inverse="log_of_minus",
+        computes=True,
+        rounds=True,
+    ),
+    "log_of_minus": Operation(
+        params={},
+        apply=_each(_log_of_minus),
+        shapes=lambda shapes, _params: list(shapes),
+        inverse="minus_exp",
+        computes=True,
+        rounds=True,
+        recipe=False,
     ),
 }
 

@@ -359,6 +359,10 @@ GRANTED: Mapping[str, Config] = {
 FACTORS_KEPT = ("llama", "mistral", "mixtral", "phi3", "smollm3", *FURTHER_FACTORS_KEPT)
 
 
+# How the positions of an image share the rotation, of which a text has one.
+SECTIONS = ("mrope_section", "mrope_interleaved")
+
+
 def sayable(model_type: str, config: Config) -> Config:
     """The configuration, changed so that llama.cpp's converter says all of it."""
     config = config | GRANTED.get(model_type, {})
@@ -372,7 +376,7 @@ def sayable(model_type: str, config: Config) -> Config:
         if kind == "longrope":
             kept = {key: kept[key] for key in kept if key not in ("factor", "attention_factor")}
         if kind == "dynamic" or (kind in ("llama3", "longrope") and model_type not in FACTORS_KEPT):
-            theta_and_share = ("rope_theta", "partial_rotary_factor")
+            theta_and_share = ("rope_theta", "partial_rotary_factor", *SECTIONS)
             plain = {key: table[key] for key in theta_and_share if key in table}
             kept = {"rope_type": "linear", "factor": 2.0, **plain}
             longest = max(config["max_position_embeddings"], LONGEST)
@@ -405,6 +409,8 @@ def sayable(model_type: str, config: Config) -> Config:
         config.pop("mlp_layer_types", None)
         first = min(config["first_k_dense_replace"], config["num_hidden_layers"])
         config["first_k_dense_replace"] = first
+    if "linear_key_head_dim" in config:
+        config["linear_value_head_dim"] = config["linear_key_head_dim"]
     if model_type == "ministral3":
         config["rope_parameters"] = config["rope_parameters"] | {"mscale": 1.0}
     if model_type == "mpt":

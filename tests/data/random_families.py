@@ -6,6 +6,7 @@ What llama.cpp takes for granted of each is in ``FURTHER_GRANTED``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ from tests.data.random_options import (
 
 SQUARED = st.sampled_from(["relu2", "silu", "gelu", "gelu_pytorch_tanh", "relu"])
 SHARES = st.sampled_from([1.0, 0.75, 0.5, 0.25])
+KINDS_OF_MIXERS = st.sampled_from(["linear_attention", "full_attention"])
 LAYER_NORM = {"rms_norm_eps": "layer_norm_eps"}
 
 
@@ -516,6 +518,52 @@ def _vaultgemma(draw: Draw) -> Config:
     return renamed(config, {"hidden_act": "hidden_activation"}) | listed | whole
 
 
+def _delta_net(draw: Draw, **options: st.SearchStrategy[Any]) -> Config:
+    """Layers by the gated delta rule, and some with attention."""
+    config = usual(draw, attention_bias=FLAGS, **options)
+    key_heads = draw(st.integers(1, 3))
+    config |= {
+        "linear_num_key_heads": key_heads,
+        "linear_num_value_heads": key_heads * draw(st.integers(1, 3)),
+        "linear_key_head_dim": draw(st.integers(2, 7)),
+        "linear_value_head_dim": draw(st.integers(2, 7)),
+        "linear_conv_kernel_dim": draw(st.integers(2, 5)),
+    }
+    layers = config["num_hidden_layers"]
+    listed = draw(st.lists(KINDS_OF_MIXERS, min_size=layers, max_size=layers))
+    listed[draw(st.integers(0, layers - 1))] = "full_attention"  # one that transformers counts by
+    return partial(draw, config) | {"layer_types": listed}
+
+
+def _qwen3_next(draw: Draw) -> Config:
+    config = _delta_net(
+        draw,
+        moe_intermediate_size=st.integers(3, 21),
+        shared_expert_intermediate_size=st.integers(3, 21),
+        norm_topk_prob=FLAGS,
+        decoder_sparse_step=st.integers(1, 2),
+        mlp_only_layers=st.lists(st.integers(0, 3), max_size=2),
+    )
+    return experts(draw, config, "num_experts")
+
+
+def _qwen3_5(draw: Draw) -> Config:
+    config = _delta_net(draw)
+    sections = {"mrope_section": [11, 11, 10], "mrope_interleaved": True}
+    return config | {"rope_parameters": config["rope_parameters"] | sections}
+
+
+def _qwen3_5_moe(draw: Draw) -> Config:
+    config = _qwen3_5(draw)
+    if draw(FLAGS):  # no layer has an MLP of that width, and published configurations say none
+        config = without(config, "intermediate_size")
+    sizes = {
+        key: draw(st.integers(3, 21))
+        for key in ("moe_intermediate_size", "shared_expert_intermediate_size")
+    }
+    return experts(draw, config, "num_experts") | sizes
+
+
 FURTHER: Mapping[str, Callable[[Draw], Config]] = {
     "gemma": _gemma,
     "olmo": _olmo,
@@ -563,6 +611,9 @@ FURTHER: Mapping[str, Callable[[Draw], Config]] = {
     "bloom": _bloom,
     "mpt": _mpt,
     "vaultgemma": _vaultgemma,
+    "qwen3_next": _qwen3_next,
+    "qwen3_5_text": _qwen3_5,
+    "qwen3_5_moe_text": _qwen3_5_moe,
 }
 # Those that GGUF has no form of.
 WITHOUT_GGUF = (
@@ -604,13 +655,21 @@ FURTHER_GRANTED: Mapping[str, Config] = {
     "mpt": {"layer_norm_epsilon": 1e-5, "tie_word_embeddings": True},
     "gpt_bigcode": {"activation_function": "gelu_pytorch_tanh", "n_inner": None}
     | {"scale_attn_weights": True, "multi_query": True},
+    "qwen3_next": SILU
+    | {"attention_bias": False, "norm_topk_prob": True, "decoder_sparse_step": 1}
+    | {"mlp_only_layers": [], "rms_norm_eps": 1e-6},
+    **dict.fromkeys(
+        ("qwen3_5_text", "qwen3_5_moe_text"),
+        SILU | {"attention_bias": False, "rms_norm_eps": 1e-6},
+    ),
     "phi": {"hidden_act": "gelu_new", "qk_layernorm": False, "tie_word_embeddings": False},
 }
 # Architectures of llama.cpp that keep the factors of rotary frequencies, and those whose converter
 # writes no scaling, or one in the place of others.
 FURTHER_FACTORS_KEPT = ("arcee", "internlm3", "iquestcoder")
 # Those whose converter writes each layer's kind of attention.
-LISTED = ("exaone4", "exaone_moe", "lfm2", "lfm2_moe", "olmo3")
+LISTED = ("exaone4", "exaone_moe", "lfm2", "lfm2_moe", "olmo3", "qwen3_next")
+LISTED += ("qwen3_5_text", "qwen3_5_moe_text")
 UNSCALED = ("cohere", "cohere2", "exaone_moe", "gemma", "nemotron", "phi", "stablelm")
 # Families that say something else, or nothing, in the keys of transformers 4.
-NEWER_ALONE = ("cwm", "gpt_oss", "olmo3")
+NEWER_ALONE = ("cwm", "gpt_oss", "olmo3", "qwen3_5_text", "qwen3_5_moe_text")

@@ -34,6 +34,8 @@ checkout, pairs = Path(sys.argv[1]), sys.argv[2:]
 sys.path[:0] = [str(checkout), str(checkout / "gguf-py")]
 import convert_hf_to_gguf
 from conversion.base import ModelBase, TextModel
+from conversion.qwen import _QwenMtpMixin
+_QwenMtpMixin.no_mtp = True
 load, start = ModelBase.load_hparams, TextModel.__init__
 def written(folder, *a, **k):
     return load(folder, *a, **k) | json.loads((folder / "config.json").read_text())

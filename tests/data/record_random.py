@@ -118,7 +118,8 @@ def _flat(config: Config, prefix: str = "") -> Any:
 
 def norm_of(model_type: str) -> float:
     """What the weights of a family's norms are around."""
-    return 0.0 if "gemma" in model_type else 1.0
+    around_zero = "gemma" in model_type or model_type.startswith(("qwen3_next", "qwen3_5"))
+    return 0.0 if around_zero else 1.0
 
 
 class Peer:

@@ -40,6 +40,8 @@ VALUES: dict[str, Any] = {
     "rope_layers": (True, True, True, False, True, True),
     "attention_layers": (False, True, False, False, True, False),
     "n_kv_heads": 2,
+    "state_heads": 6,
+    "state_key_dim": 16,
 }
 
 
@@ -92,6 +94,9 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "adjusted_width": SIZES,
     "layers_of_attention": FLAGS,
     "layers_with_heads": FLAGS,
+    "linear_layers_or_period": FLAGS,
+    "recurrent_layers_or_period": FLAGS,
+    "square_state": st.just(16),
     "period": periodic(),
     "layer_types_or_period": FLAGS,
     "flags_or_period": FLAGS,
@@ -181,6 +186,22 @@ def test_kinds_of_layers_by_their_heads_and_by_number() -> None:
     assert layers.read([[0], ["conv", "mamba"]], VALUES) == [False, "mamba"]
     with pytest.raises(Undefined, match="not a list of numbers of layers"):
         layers.read([3, None], VALUES)
+
+
+def test_layers_without_attention_by_their_kinds_and_by_a_period() -> None:
+    linear, recurrent = CODECS["linear_layers_or_period"], CODECS["recurrent_layers_or_period"]
+    thirds = (False, False, True) * 2
+    assert linear.read([None, 3], VALUES) == recurrent.read([None, 3], VALUES) == thirds
+    assert linear.read([["linear_attention", "full_attention"], 3], VALUES) == [False, True]
+    assert recurrent.read([[True, False, 1], 3], VALUES) == [False, True, 1]
+    assert (linear.read([None, 0], VALUES), recurrent.read([7, 4], VALUES)) == (0, 7)
+
+
+def test_widths_of_states() -> None:
+    square = CODECS["square_state"]
+    assert (square.read([48], VALUES), square.read(["x"], VALUES)) == (8, "x")
+    with pytest.raises(Undefined, match="no multiple of 6 heads"):
+        square.read([7], VALUES)
 
 
 @pytest.mark.parametrize(("heads", "raws"), [(1, (None, None, True)), (4, (None, None, False))])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -78,12 +79,29 @@ def reshapes(draw: st.DrawFn, op: str) -> Case:
 
 
 @st.composite
+def squeezes(draw: st.DrawFn, op: str) -> Case:
+    shape = draw(SHAPE)
+    axis = draw(st.integers(0, len(shape)))
+    given = (*shape[:axis], 1, *shape[axis:]) if op == "squeeze" else shape
+    return Step(op, {"axis": axis}), [bits(draw, given, admitted(draw, op))]
+
+
+@st.composite
 def ropes(draw: st.DrawFn, op: str) -> Case:
     """Heads that are rotated as a whole, or the first rows of each."""
     heads, pairs, rest = draw(DIM), draw(DIM), draw(st.integers(0, 3))
     shape = (heads * (pairs * 2 + rest), *draw(st.lists(DIM, max_size=2)))
     rotated = 2 * pairs if rest or draw(st.booleans()) else 0
     return Step(op, {"heads": heads, "rotated": rotated}), [bits(draw, shape, admitted(draw, op))]
+
+
+@st.composite
+def heads(draw: st.DrawFn, op: str) -> Case:
+    groups, shape = draw(DIM), draw(SHAPE)
+    axis, count = draw(st.integers(0, len(shape) - 1)), groups * draw(DIM)
+    given = (*shape[:axis], shape[axis] * count, *shape[axis + 1 :])
+    step = Step(op, {"axis": axis, "heads": count, "groups": groups})
+    return step, [bits(draw, given, admitted(draw, op))]
 
 
 @st.composite
@@ -110,6 +128,17 @@ def values(draw: st.DrawFn, op: str) -> Case:
     return Step(op, {"value": value}), [array]
 
 
+@st.composite
+def exponentials(draw: st.DrawFn, op: str) -> Case:
+    """Half of the arrays are of numbers that come back, half are any bits."""
+    dtype, shape = admitted(draw, op), draw(SHAPE)
+    array = bits(draw, shape, dtype)
+    if draw(st.booleans()):
+        exact = np.array([0.0] if op == "minus_exp" else [-1.0], dtype.to_numpy())
+        array = np.broadcast_to(exact, shape).copy()
+    return Step(op, {}), [array]
+
+
 STRATEGIES: dict[str, Callable[[str], st.SearchStrategy[Case]]] = {
     "concat": parts,
     "split": parts,
@@ -117,11 +146,17 @@ STRATEGIES: dict[str, Callable[[str], st.SearchStrategy[Case]]] = {
     "unstack": stacks,
     "transpose": transposes,
     "reshape": reshapes,
+    "squeeze": squeezes,
+    "unsqueeze": squeezes,
     "rope_pairs_to_halves": ropes,
     "rope_halves_to_pairs": ropes,
+    "heads_by_group": heads,
+    "heads_in_turn": heads,
     "zero_rows_before": rows,
     "rows_from": rows,
     "add": values,
+    "minus_exp": exponentials,
+    "log_of_minus": exponentials,
 }
 
 
@@ -157,7 +192,11 @@ def test_shapes_and_types_are_known_beforehand(op: str, data: st.DataObject) -> 
 
 
 @pytest.mark.parametrize(
-    "op", ["concat", "split", "stack", "unstack", "transpose", "rope_pairs_to_halves"]
+    "op",
+    [
+        *("concat", "split", "stack", "unstack", "squeeze", "unsqueeze", "transpose"),
+        *("rope_pairs_to_halves", "heads_by_group"),
+    ],
 )
 @given(data=st.data())
 def test_whole_rows_stay_whole(op: str, data: st.DataObject) -> None:
@@ -174,6 +213,15 @@ def test_rounding_is_told() -> None:
     assert is_exact([step], [np.array([0.5], np.float32)])
     assert not is_exact([step], [np.array([1e-9], np.float32)])
     assert not is_exact([step], [np.array([-0.0], np.float32)])
+
+
+def test_exponentials_are_the_nearest_numbers() -> None:
+    logarithms = np.linspace(-3, 3, 1001, dtype=np.float32)
+    (rates,) = run([Step("minus_exp", {})], [logarithms])
+    nearest = [-math.exp(float(each)) for each in logarithms]
+    np.testing.assert_array_equal(rates, np.array(nearest, np.float32))
+    (back,) = run([Step("log_of_minus", {})], [rates])
+    np.testing.assert_allclose(back, logarithms, rtol=1e-6, atol=6e-8)
 
 
 def test_narrow_types_are_widened_before_values_change() -> None:
@@ -200,6 +248,14 @@ def test_only_the_first_rows_of_a_head_are_pairs() -> None:
     assert run([step], [rows])[0].tolist() == [0, 2, 1, 3, 4, 5, 7, 6, 8, 9]
 
 
+def test_heads_in_turn_of_their_groups() -> None:
+    """Heads of two groups, of two rows each, as ggml repeats keys for them: one of each in turn."""
+    in_turn = np.array([0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11])
+    step = Step("heads_by_group", {"axis": 0, "heads": 6, "groups": 2})
+    assert run([step], [in_turn])[0].tolist() == list(range(12))
+    assert run(inverted([step]), [np.arange(12)])[0].tolist() == in_turn.tolist()
+
+
 @pytest.mark.parametrize(
     ("step", "shapes"),
     [
@@ -210,12 +266,18 @@ def test_only_the_first_rows_of_a_head_are_pairs() -> None:
         (Step("stack", {"axis": 0, "count": 2}), [(2,), (3,)]),
         (Step("stack", {"axis": 3, "count": 1}), [(2,)]),
         (Step("transpose", {"axes": (1, 0)}), [(2, 3, 4)]),
+        (Step("squeeze", {"axis": 1}), [(3, 2)]),
+        (Step("squeeze", {"axis": 2}), [(3, 1)]),
+        (Step("unsqueeze", {"axis": 3}), [(3, 2)]),
         (Step("reshape", {"stored": (6,), "shape": (2, 3)}), [(7,)]),
         (Step("reshape", {"stored": (6,), "shape": (2, 2)}), [(6,)]),
         (Step("rope_pairs_to_halves", {"heads": 4, "rotated": 0}), [(12, 2)]),
         (Step("rope_pairs_to_halves", {"heads": 4, "rotated": 0}), [()]),
         (Step("rope_pairs_to_halves", {"heads": 4, "rotated": 4}), [(12, 2)]),
         (Step("rope_pairs_to_halves", {"heads": 2, "rotated": 3}), [(12, 2)]),
+        (Step("heads_by_group", {"axis": 0, "heads": 6, "groups": 4}), [(12, 2)]),
+        (Step("heads_by_group", {"axis": 1, "heads": 6, "groups": 3}), [(12, 2)]),
+        (Step("heads_by_group", {"axis": 1, "heads": 6, "groups": 3}), [(12,)]),
         (Step("zero_rows_before", {"count": 2}), [()]),
         (Step("rows_from", {"count": 2}), [(1, 3)]),
     ],

@@ -129,6 +129,12 @@ DECLARED: tuple[Declared, ...] = (
         {"rope_layers": ([True] * 3 + [False]) * 9},
     ),
     Declared(
+        "Qwen3-Next-80B-A3B-Instruct",
+        {"full_attention_interval": 24},
+        {"attention_layers": ([False] * 23 + [True]) * 2},
+        {"qwen3next.attention.recurrent_layers": ([True] * 23 + [False]) * 2},
+    ),
+    Declared(
         "gemma-3-4b",
         {
             **dict.fromkeys(("boi_token_index", "eoi_token_index", "image_token_index")),

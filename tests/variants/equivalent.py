@@ -11,6 +11,14 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     "tests/recipe/test_gpt_oss.py compares it with the numbers that its blocks mean": (
         "gpt_oss_mxfp4 * weights*",
     ),
+    "tests/recipe/test_qwen3_5.py compares it with what was recorded of texts": (
+        "qwen3_5 * weights/hf/rename*",
+        "_delta_net * weights/hf/drop/1*",
+        "_delta_net drop weights/hf/drop/1",
+        "qwen3_5*_vision * aside/hf/tensors*",
+        "qwen3_5_moe_fused * weights*",
+        "qwen3_5_moe_fused * match/hf/requires*",
+    ),
     "all files say how large a head is": ("ministral3 * config/head_dim/default/*",),
     "a spelling of an activation that other families' recordings have": (
         "phi drop config/hidden_act/hf/values/*",
@@ -61,6 +69,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     ),
     "of recipes that ask for as much the first by name is taken": (
         "gemma3_vision drop match/gguf",
+        "qwen3_5*_[fv]* drop match/gguf",
     ),
     "two keys say one number, and both are written": (
         "whisper swap config/encoder_layers/hf/keys with 'also'",

@@ -28,6 +28,7 @@ UNUSED = {
     "phi3": {"original_max_position_embeddings"},
     "qwen2": {"num_key_value_heads"},
     "qwen3": {"num_key_value_heads"},
+    "qwen3_5_moe_text": {"intermediate_size"},  # no layer has it
 }
 # Keys that only some families cannot do without.
 NEEDED = {
