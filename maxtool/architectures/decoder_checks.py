@@ -39,8 +39,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "mlp": ("gated", "plain"),
     "expert_scores": ("softmax", "sigmoid"),
     "hidden_act": ("silu", "gelu", "gelu_tanh", "relu", "relu2", "quick_gelu"),
-    "mixer": ("convolution", "delta"),
-    "position": ("rope", "learned", "alibi"),
+    "mixer": ("convolution", "delta", "mamba"),
+    "position": ("rope", "learned", "alibi", "none"),
     "rope_scaling": ("none", "linear", "dynamic", "llama3", "yarn", "longrope"),
 }
 
@@ -61,6 +61,7 @@ MEANINGLESS_WITHOUT = {
 # The options that each kind of layer needs that has something else than attention.
 STATES = ("state_heads", "state_key_heads", "state_key_dim", "state_value_dim")
 MIXERS = {"convolution": ("conv_taps",), "delta": ("conv_taps", *STATES)}
+MIXERS["mamba"] = MIXERS["delta"]
 
 # The option that says the type of a norm, by the prefix of its options.
 NORM_TYPES = {"": "norm", "qk_": "qk_norm_type"}

@@ -11,6 +11,7 @@ from maxtool.architectures.decoder_attention import Attention
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.delta_net import DeltaNet
 from maxtool.architectures.layer_state import CachedModule, LayerState, Mixer
+from maxtool.architectures.mamba import Mamba
 from maxtool.architectures.mixture_of_experts import MixtureOfExperts
 from maxtool.architectures.mlp import MLPS, PlainMLP
 from maxtool.architectures.normalization import Norm, stream_norm
@@ -32,6 +33,7 @@ NORMS: dict[str, tuple[str, ...]] = {
 MIXERS: dict[str, tuple[str, Callable[[DecoderConfig, DType, CacheLayout], Mixer]]] = {
     "convolution": ("conv", ShortConvolution),
     "delta": ("delta", DeltaNet),
+    "mamba": ("mamba", Mamba),
 }
 PARALLEL = ("parallel", "parallel_shared")
 

@@ -13,11 +13,13 @@ class MixerOptions(DecoderSizes):
 
     # Which layers have attention; all when None. The others have what ``mixer`` says.
     attention_layers: tuple[bool, ...] | None = None
-    # ``convolution``, a short one over time between two gates, ``out(c * conv(b * x))`` (LFM2), or
-    # ``delta``, a net by the gated delta rule behind such convolutions (Qwen 3 Next).
+    # ``convolution``, a short one over time between two gates, ``out(c * conv(b * x))`` (LFM2);
+    # ``delta``, a net by the gated delta rule behind such convolutions (Qwen 3 Next), or ``mamba``,
+    # a state space behind them (Mamba 2).
     mixer: str = "convolution"
     conv_taps: int | None = None  # tokens that a convolution looks at, the own one included
-    conv_bias: bool = False  # whether it and its projections have biases
+    conv_bias: bool = False  # whether convolutions have biases, and LFM2's projections beside them
+    state_bias: bool = False  # whether the projections of layers with states have biases
     # The states of a layer: matrices ``[state_key_dim, state_value_dim]``, one for each head.
     state_heads: int | None = None
     state_key_heads: int | None = None  # heads of queries and keys; ``state_heads`` is a multiple

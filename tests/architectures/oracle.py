@@ -56,7 +56,8 @@ class Oracle:
         def attention(y: Array) -> Array:
             if c.has_attention(layer):
                 return self._attention(layer, y)
-            return self._delta(at, y) if c.mixer == "delta" else self._convolved(at, y)
+            kinds = {"delta": self._delta, "mamba": self._mamba, "convolution": self._convolved}
+            return kinds[c.mixer](at, y)
 
         def mlp(y: Array) -> Array:
             return self._experts(at, y) if self._has_experts(layer) else self._mlp(at, y)
@@ -219,6 +220,25 @@ class Oracle:
         mixed = self._norm(at + "norm", np.stack(rows), "rms").reshape(len(x), -1)
         gate = self._linear(at + "gate", x)
         return self._linear(at + "out", mixed * gate / (1 + np.exp(-gate)))
+
+    def _mamba(self, at: str, x: Array) -> Array:
+        c, at = self.c, at + "mamba."
+        q, k, v = (self._taken(f"{at}{name}", x) for name in "qkv")
+        q, k = (
+            one.reshape(len(x), c.state_key_heads, -1).repeat(c.state_heads // c.state_key_heads, 1)
+            for one in (q, k)
+        )
+        v = v.reshape(len(x), c.state_heads, -1)
+        step = np.logaddexp(0, self._linear(at + "step", x) + self.w[at + "step_bias"])
+        decay = np.exp(self.w[at + "rate"] * step)[:, :, None, None]
+        held, rows = np.zeros((c.state_heads, c.state_key_dim, c.state_value_dim)), []
+        for t in range(len(x)):
+            held = held * decay[t] + np.einsum("hk,hv,h->hkv", k[t], v[t], step[t])
+            read = np.einsum("hkv,hk->hv", held, q[t]) + self.w[at + "skip"][:, None] * v[t]
+            rows.append(read.reshape(-1))
+        gate = self._linear(at + "gate", x)
+        mixed = (np.stack(rows) * gate / (1 + np.exp(-gate))).reshape(len(x), c.state_key_heads, -1)
+        return self._linear(at + "out", self._norm(at + "norm", mixed, "rms").reshape(len(x), -1))
 
     def _taken(self, name: str, x: Array) -> Array:
         """A projection behind its convolution and the activation."""

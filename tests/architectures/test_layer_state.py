@@ -30,6 +30,16 @@ KINDS: dict[str, dict[str, Any]] = {
     "no attention": {"conv_taps": 2, "attention_layers": (False,) * 3},
     "delta nets": {**DELTA, "attention_layers": (False, True, False)},
     "delta nets, heads of keys for each": {**DELTA, "state_key_heads": 4, "hidden_act": "relu"},
+    "state spaces": {**DELTA, "mixer": "mamba", "attention_layers": (False, True, False)},
+    "state spaces with biases": {
+        **DELTA,
+        "mixer": "mamba",
+        "conv_bias": True,
+        "state_bias": True,
+        "state_key_heads": 1,
+        "position": "none",
+        "attention_layers": (True, False, False),
+    },
     "beside a window": {**CONVOLVED, "sliding_window": 3, "block": "sandwich"},
 }
 TEXTS = np.random.default_rng(1).integers(0, 11, (2, 13))

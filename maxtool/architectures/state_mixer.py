@@ -1,0 +1,76 @@
+"""What layers share that keep a matrix for each head: projections, convolutions and the state."""
+
+from __future__ import annotations
+
+from maxtool.architectures.cache_layout import Cache, CacheLayout, Location
+from maxtool.architectures.decoder_config import DecoderConfig
+from maxtool.architectures.layer_state import CachedModule, LayerState
+from maxtool.architectures.mlp import ACTIVATIONS
+from maxtool.architectures.time_convolution import TimeConvolution, fresh
+from maxtool.dtype import DType
+from maxtool.graph import BufferType, Tensor, Weight
+from maxtool.nn import Linear
+
+Heads = tuple[Tensor, Tensor, Tensor]
+
+
+class StateMixer(CachedModule):
+    """Queries, keys and values, each behind a convolution over time, and a state of them.
+
+    Attributes:
+        rate: ``[heads]``, float32, below 0: how fast a head forgets.
+        step_bias: ``[heads]``, float32: of the projection by which tokens say how far.
+    """
+
+    def __init__(self, config: DecoderConfig, dtype: DType, form: CacheLayout) -> None:
+        hidden, taps = config.hidden_size, config.conv_taps or 0
+        has_bias = config.state_bias
+        self.heads, self.key_heads = config.state_heads or 0, config.state_key_heads or 0
+        self.key_dim, self.value_dim = config.state_key_dim or 0, config.state_value_dim or 0
+        keys, self.width = self.key_heads * self.key_dim, self.heads * self.value_dim
+        self.q, self.k = (Linear(hidden, keys, dtype, has_bias=has_bias) for _ in range(2))
+        self.v, self.gate = (Linear(hidden, self.width, dtype, has_bias=has_bias) for _ in range(2))
+        self.step = Linear(hidden, self.heads, dtype, has_bias=has_bias)
+        self.q_conv, self.k_conv = (TimeConvolution(taps, keys, config.conv_bias) for _ in range(2))
+        self.v_conv = TimeConvolution(taps, self.width, config.conv_bias)
+        self.rate = Weight("rate", DType.float32, (self.heads,))
+        self.step_bias = Weight("step_bias", DType.float32, (self.heads,))
+        self.out = Linear(self.width, hidden, dtype, has_bias=has_bias)
+        self.activation = ACTIVATIONS[config.hidden_act]
+        self.form = form
+
+    def state(self) -> LayerState:
+        """The last inputs of each convolution, and a matrix for each head."""
+        sums = [self.form.rows, self.heads, self.key_dim, self.value_dim]
+        return LayerState(
+            {
+                "query": self.q_conv.kept(self.form),
+                "key": self.k_conv.kept(self.form),
+                "value": self.v_conv.kept(self.form),
+                "sums": BufferType(DType.float32, sums),
+            }
+        )
+
+    def held(self, x: Tensor, cache: Cache | None) -> Tensor:
+        """The matrices before ``x``."""
+        return cache[-1] if cache else fresh(x, self.heads, self.key_dim, self.value_dim)
+
+    def convolved(self, x: Tensor, location: Location, cache: Cache | None) -> tuple[Heads, Cache]:
+        """Queries, keys and values by head, and the inputs that the convolutions keep."""
+        last = cache[:3] if cache else (None, None, None)
+        layers = (self.q, self.q_conv), (self.k, self.k_conv), (self.v, self.v_conv)
+        results = [
+            conv(linear(x), location, held)
+            for (linear, conv), held in zip(layers, last, strict=True)
+        ]
+        query, key, value = (self.activation(mixed) for mixed, _ in results)
+        heads = self.by_head(query, self.key_dim), self.by_head(key, self.key_dim)
+        return (*heads, self.by_head(value, self.value_dim)), tuple(kept for _, kept in results)
+
+    def by_head(self, x: Tensor, dim: int) -> Tensor:
+        """``[batch, seq, width]`` by heads of ``dim`` elements."""
+        return x.reshape([*x.shape[:2], int(x.shape[2]) // dim, dim])
+
+    def joined(self, x: Tensor) -> Tensor:
+        """``[batch, seq, heads, value_dim]``, or any other heads of all values, as one."""
+        return x.reshape([*x.shape[:2], self.width])
