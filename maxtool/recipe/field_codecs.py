@@ -33,7 +33,11 @@ def _number(read: Step, write: Step, needs: Sequence[str] = (), *, whole: bool =
             exact = write(value, values)
             near = [float(f"{exact:.{digits}g}") for digits in (6, 9, 12, 15, 17)]
             near.append(math.nextafter(exact, math.inf))
-            alike = (number for number in near if same(read(number, values), value))
+            alike = (
+                number
+                for number in near
+                if same(number, exact) and same(read(number, values), value)
+            )
             shortest = next(filter(math.isfinite, alike))
         except (ArithmeticError, StopIteration, TypeError):
             raise Unspellable from None
@@ -184,6 +188,21 @@ def _read_state_width(raws: Raws, values: Values) -> Any:  # noqa: ANN401
     return width
 
 
+def _read_head_width(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Read a width, or where it is to follow from others that of all heads over their number."""
+    width, expand = raws
+    if width not in (None, "auto"):
+        return width
+    return _read_state_width([(2 if expand is None else expand) * values["hidden_size"]], values)
+
+
+def _write_head_width(value: int, values: Values) -> Raws:
+    expand, rest = divmod(value * values["state_heads"], values["hidden_size"])
+    if rest:
+        raise Unspellable
+    return value, expand
+
+
 def _write_square_state(value: int, values: Values) -> Raws:
     """Write the width of all heads; llama.cpp has one width for keys and values."""
     if value != values["state_key_dim"]:
@@ -328,6 +347,19 @@ FIELD_CODECS: Mapping[str, Codec] = {
         write=lambda value, _: (value,),
         types=("float",),
         needs={"rope_mscale_all_dim": NUMBER_OR_NULL},
+    ),
+    "head_width": Codec(
+        read=_read_head_width,
+        write=_write_head_width,
+        types=("int",),
+        keys=("any", "int"),
+        needs={"state_heads": NUMBER, "hidden_size": NUMBER},
+    ),
+    "width_of_heads": Codec(
+        read=_read_state_width,
+        write=lambda value, values: (value * values["state_heads"],),
+        types=("int",),
+        needs={"state_heads": NUMBER},
     ),
     "square_state": Codec(
         read=_read_state_width,

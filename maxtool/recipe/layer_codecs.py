@@ -228,16 +228,17 @@ def _write_gpt_neo(flags: Flags, _values: Values) -> Raws:
     return listed, [[listed, 1]]
 
 
-KINDS_OF_LAYERS = {"full_attention": True, "conv": False, "linear_attention": False}
+Kinds = Mapping[str, bool]
+CONVOLVED: Kinds = {"full_attention": True, "conv": False}
+LINEAR: Kinds = {"full_attention": True, "linear_attention": False}
+STATE_SPACES: Kinds = {"attention": True, "mamba": False, **LINEAR}
 
 
-def _read_attention(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+def _read_attention(raws: Raws, values: Values, kinds: Kinds = CONVOLVED) -> Any:  # noqa: ANN401
     """Read the kind of each layer, or where there is none the numbers of those with attention."""
     numbers, listed = raws
     if isinstance(listed, list | tuple):
-        return [
-            KINDS_OF_LAYERS.get(item, item) if isinstance(item, str) else item for item in listed
-        ]
+        return [kinds.get(item, item) if isinstance(item, str) else item for item in listed]
     if listed is not None:
         raise Undefined(f"{short(listed)} is not a list of the kinds of layers")
     if numbers is None:
@@ -254,7 +255,15 @@ def _listed_kinds(flags: Flags, other: str) -> list[str]:
 def _read_linear(raws: Raws, values: Values) -> Any:  # noqa: ANN401
     """Read the kind of each layer, or where there is none n: every n-th has attention."""
     listed, every = raws
-    return _read_attention([None, listed], values) if listed is not None else _every(every, values)
+    if listed is None:
+        return _every(every, values)
+    return _read_attention([None, listed], values, LINEAR)
+
+
+def _read_mamba(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Read the kind of each layer, or the numbers of those with attention, of which may be none."""
+    flags = _read_attention(raws, values, STATE_SPACES)
+    return (False,) * values["n_layers"] if flags is None else flags
 
 
 def _every(every: Any, values: Values) -> Any:  # noqa: ANN401
@@ -307,6 +316,12 @@ LAYER_CODECS: Mapping[str, Codec] = {
     "layers_of_attention": Codec(
         read=_read_attention,
         write=lambda flags, _: (None, _listed_kinds(flags, "conv")),
+        types=("flags",),
+        keys=("any", "any"),
+    ),
+    "mamba_layers": Codec(
+        read=_read_mamba,
+        write=lambda flags, _: (None, ["attention" if flag else "mamba" for flag in flags]),
         types=("flags",),
         keys=("any", "any"),
     ),

@@ -121,6 +121,30 @@ def _unsqueezed_shape(shape: Shape, params: Params) -> Shape:
     return (*shape[:axis], 1, *shape[axis:])
 
 
+def _apart(array: Array, params: Params) -> Array:
+    axis, count = params["axis"], params["count"]
+    return array.reshape(*array.shape[:axis], count, -1, *array.shape[axis + 1 :])
+
+
+def _apart_shape(shape: Shape, params: Params) -> Shape:
+    axis, count = params["axis"], params["count"]
+    _check_axis(shape, axis)
+    if shape[axis] % count:
+        raise MisshapenWeight(f"no {count} equal parts along {axis} in {shape}")
+    return (*shape[:axis], count, shape[axis] // count, *shape[axis + 1 :])
+
+
+def _together(array: Array, params: Params) -> Array:
+    return array.reshape(_together_shape(array.shape, params))
+
+
+def _together_shape(shape: Shape, params: Params) -> Shape:
+    axis, count = params["axis"], params["count"]
+    if axis + 1 >= len(shape) or shape[axis] != count:
+        raise MisshapenWeight(f"merge_axes needs {count} along {axis} and one more, found {shape}")
+    return (*shape[:axis], count * shape[axis + 1], *shape[axis + 2 :])
+
+
 def _reshape_shape(shape: Shape, params: Params) -> Shape:
     stored, wanted = tuple(params["stored"]), tuple(params["shape"])
     if shape != stored or math.prod(stored) != math.prod(wanted):
@@ -275,6 +299,21 @@ OPERATIONS: Mapping[str, Operation] = {
         shapes=_each(_unsqueezed_shape),
         inverse="squeeze",
         whole_rows=lambda params, ndim: bool(params["axis"] < ndim),
+        recipe=False,
+    ),
+    "split_axis": Operation(
+        params=STACK,
+        apply=_each(_apart),
+        shapes=_each(_apart_shape),
+        inverse="merge_axes",
+        whole_rows=_not_last_axis,
+    ),
+    "merge_axes": Operation(
+        params=STACK,
+        apply=_each(_together),
+        shapes=_each(_together_shape),
+        inverse="split_axis",
+        whole_rows=lambda params, ndim: bool(params["axis"] + 2 < ndim),
         recipe=False,
     ),
     "rope_pairs_to_halves": Operation(

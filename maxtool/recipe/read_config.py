@@ -17,7 +17,7 @@ from maxtool.recipe.expressions import Undefined, evaluate, same
 from maxtool.recipe.fieldtypes import NEEDS, TYPES, typed
 from maxtool.recipe.keys import Keys, short, supported
 from maxtool.recipe.layer_codecs import MAX_LAYERS
-from maxtool.recipe.name_patterns import renamed
+from maxtool.recipe.name_patterns import Pattern, renamed
 from maxtool.recipe.schema import Field, Recipe, Source, Spelling
 from maxtool.weights import Checkpoint, TensorInfo
 from maxtool.weights.quantization_config import QUANTIZATION
@@ -161,12 +161,18 @@ class _Reader:
         if source.kind == "length":
             value = self.keys.values.get(source.text)
             return len(value) if isinstance(value, list | np.ndarray) else None
+        if source.kind in ("present", "absent"):
+            return self._is_there(source.text) == (source.kind == "present")
         tensor = self.tensors.get(source.text)
         if source.kind == "rows":
             return tensor.shape[0] if tensor is not None and tensor.shape else None
-        if source.kind == "blocks":
-            return tensor is not None and tensor.encoding is not None
-        return (tensor is not None) == (source.kind == "present")
+        return tensor is not None and tensor.encoding is not None
+
+    def _is_there(self, name: str) -> bool:
+        """Return whether there is a tensor of this name, in any layer where it has ``{layer}``."""
+        if "{" not in name:
+            return name in self.tensors
+        return any(Pattern(name).match(tensor) is not None for tensor in self.tensors)
 
     def _from_tensors(
         self, item: Field, way: Spelling, entries: list[tuple[str, Any]]

@@ -564,6 +564,48 @@ def _qwen3_5_moe(draw: Draw) -> Config:
     return experts(draw, config, "num_experts") | sizes
 
 
+def _mamba(draw: Draw, config: Config) -> Config:
+    """The sizes of state spaces; their heads are together an even number of times as wide."""
+    groups, expand = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    heads = groups * draw(st.integers(1, 3))
+    inner = expand * config["hidden_size"]
+    while inner % heads:
+        heads -= 1
+    return config | {
+        "mamba_n_groups": groups if heads % groups == 0 else 1,
+        "mamba_n_heads": heads,
+        "mamba_d_head": inner // heads,
+        "mamba_d_state": draw(st.integers(2, 7)),
+        "mamba_d_conv": draw(st.integers(2, 5)),
+        "mamba_expand": expand,
+        "mamba_conv_bias": draw(FLAGS),
+        "mamba_proj_bias": draw(FLAGS),
+    }
+
+
+def _granitemoehybrid(draw: Draw) -> Config:
+    config = _mamba(draw, _granitemoe(draw))
+    layers = max(2, config["num_hidden_layers"])
+    listed = draw(st.lists(KINDS_OF_MIXERS, min_size=layers, max_size=layers))
+    place = draw(
+        st.integers(0, layers - 1)
+    )  # one of each kind, of which transformers counts by one
+    listed[place - 1], listed[place] = "linear_attention", "full_attention"
+    sizes = {
+        "num_hidden_layers": layers,
+        "layer_types": listed,
+        "position_embedding_type": draw(st.sampled_from(["rope", "nope", None])),
+        "shared_intermediate_size": draw(st.integers(3, 21)),
+    }
+    return config | sizes
+
+
+def _granitehybrid(draw: Draw) -> Config:
+    config = _granitemoehybrid(draw)
+    dense = {"num_local_experts": 0, "num_experts_per_tok": 0}
+    return config | dense | {"intermediate_size": config["shared_intermediate_size"]}
+
+
 FURTHER: Mapping[str, Callable[[Draw], Config]] = {
     "gemma": _gemma,
     "olmo": _olmo,
@@ -614,6 +656,8 @@ FURTHER: Mapping[str, Callable[[Draw], Config]] = {
     "qwen3_next": _qwen3_next,
     "qwen3_5_text": _qwen3_5,
     "qwen3_5_moe_text": _qwen3_5_moe,
+    "granitemoehybrid": _granitemoehybrid,
+    "granitehybrid": _granitehybrid,
 }
 # Those that GGUF has no form of.
 WITHOUT_GGUF = (
@@ -662,6 +706,11 @@ FURTHER_GRANTED: Mapping[str, Config] = {
         ("qwen3_5_text", "qwen3_5_moe_text"),
         SILU | {"attention_bias": False, "rms_norm_eps": 1e-6},
     ),
+    **dict.fromkeys(
+        ("granitemoehybrid", "granitehybrid"),
+        SILU
+        | {"mamba_conv_bias": True, "mamba_proj_bias": False, "position_embedding_type": "nope"},
+    ),
     "phi": {"hidden_act": "gelu_new", "qk_layernorm": False, "tie_word_embeddings": False},
 }
 # Architectures of llama.cpp that keep the factors of rotary frequencies, and those whose converter
@@ -669,7 +718,7 @@ FURTHER_GRANTED: Mapping[str, Config] = {
 FURTHER_FACTORS_KEPT = ("arcee", "internlm3", "iquestcoder")
 # Those whose converter writes each layer's kind of attention.
 LISTED = ("exaone4", "exaone_moe", "lfm2", "lfm2_moe", "olmo3", "qwen3_next")
-LISTED += ("qwen3_5_text", "qwen3_5_moe_text")
+LISTED += ("qwen3_5_text", "qwen3_5_moe_text", "granitemoehybrid", "granitehybrid")
 UNSCALED = ("cohere", "cohere2", "exaone_moe", "gemma", "nemotron", "phi", "stablelm")
 # Families that say something else, or nothing, in the keys of transformers 4.
 NEWER_ALONE = ("cwm", "gpt_oss", "olmo3", "qwen3_5_text", "qwen3_5_moe_text")

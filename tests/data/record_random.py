@@ -56,6 +56,8 @@ POOL, CHOSEN = 300, 20
 Shapes = dict[str, list[int]]
 # Of a configuration as it is written, what a class says of itself, and runs of transformers.
 UNSAID = ("transformers_version", "_name_or_path", "torch_dtype", "dtype", "use_cache")
+# It writes what it does not read: an infinity as a table.
+UNSAID += ("time_step_limit",)
 # llama.cpp knows RoBERTa's kin by its name, and no part that sees in the file of a language model.
 UNCONVERTED = ("gemma3", "camembert", "xlm-roberta", "glm", *WITHOUT_GGUF)
 
@@ -71,6 +73,9 @@ SAID: dict[str, Config] = {
     "dots1": {"scoring_func": "sigmoid"},
     "minimax_m2": {"scoring_func": "sigmoid"},
 }
+# Families that are one model type, and what published configurations call the kinds of layers.
+MODEL_TYPES = {"granitehybrid": "granitemoehybrid"}
+KINDS = {"linear_attention": "mamba", "full_attention": "attention"}
 
 
 def chosen(model_type: str) -> list[Config]:
@@ -122,6 +127,11 @@ def norm_of(model_type: str) -> float:
     return 0.0 if around_zero else 1.0
 
 
+def type_of(family: str) -> str:
+    """The model type of a family's configurations."""
+    return MODEL_TYPES.get(family, family)
+
+
 class Peer:
     """A family as transformers has it, in a folder for one model after the other."""
 
@@ -133,13 +143,15 @@ class Peer:
 
     def write(self, config: Config, *, older: bool) -> tuple[Config, Shapes]:
         """Save a model; its configuration as it is written, and the shapes of its tensors."""
-        built = AutoConfig.for_model(self.model_type, **config)
+        built = AutoConfig.for_model(type_of(self.model_type), **config)
         self.auto.from_config(built).save_pretrained(self.folder)
         written = json.loads((self.folder / "config.json").read_text())
         written = {key: value for key, value in written.items() if key not in UNSAID}
         written |= SAID.get(self.model_type, {})
         if older:
             written = published(written)
+        if type_of(self.model_type) == "granitemoehybrid":
+            written["layer_types"] = [KINDS[kind] for kind in written["layer_types"]]
         if self.model_type in ARCHITECTURES:
             written["architectures"] = [ARCHITECTURES[self.model_type]]
         (self.folder / "config.json").write_text(json.dumps(written))
@@ -221,7 +233,7 @@ def defaults(model_type: str, config: Config) -> dict[str, Config]:
     """For each key of a configuration, what the class has where it is left out."""
 
     def completed(given: Config) -> Config:
-        built = AutoConfig.for_model(model_type, **given)
+        built = AutoConfig.for_model(type_of(model_type), **given)
         return dict(json.loads(built.to_json_string(use_diff=False)))
 
     told = {key: value for key, value in config.items() if key != "model_type"}

@@ -97,6 +97,9 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "linear_layers_or_period": FLAGS,
     "recurrent_layers_or_period": FLAGS,
     "square_state": st.just(16),
+    "head_width": st.sampled_from([16, 32, 160]),
+    "width_of_heads": SIZES,
+    "mamba_layers": FLAGS,
     "period": periodic(),
     "layer_types_or_period": FLAGS,
     "flags_or_period": FLAGS,
@@ -194,12 +197,21 @@ def test_layers_without_attention_by_their_kinds_and_by_a_period() -> None:
     assert linear.read([None, 3], VALUES) == recurrent.read([None, 3], VALUES) == thirds
     assert linear.read([["linear_attention", "full_attention"], 3], VALUES) == [False, True]
     assert recurrent.read([[True, False, 1], 3], VALUES) == [False, True, 1]
+    mamba = CODECS["mamba_layers"]
+    assert mamba.read([None, None], VALUES) == (False,) * 6
+    assert mamba.read([None, ["mamba", "attention"]], VALUES) == [False, True]
     assert (linear.read([None, 0], VALUES), recurrent.read([7, 4], VALUES)) == (0, 7)
 
 
 def test_widths_of_states() -> None:
     square = CODECS["square_state"]
     assert (square.read([48], VALUES), square.read(["x"], VALUES)) == (8, "x")
+    assert CODECS["width_of_heads"].read([48], VALUES) == 8
+    heads = CODECS["head_width"]
+    assert [heads.read([width, 3], VALUES) for width in (None, "auto", 7)] == [48, 48, 7]
+    assert heads.read([None, None], VALUES) == 32
+    with pytest.raises(Unspellable):
+        heads.write(5, VALUES)
     with pytest.raises(Undefined, match="no multiple of 6 heads"):
         square.read([7], VALUES)
 

@@ -87,6 +87,15 @@ def squeezes(draw: st.DrawFn, op: str) -> Case:
 
 
 @st.composite
+def axes(draw: st.DrawFn, op: str) -> Case:
+    shape, count, size = draw(SHAPE), draw(DIM), draw(DIM)
+    axis = draw(st.integers(0, len(shape)))
+    held = (count * size,) if op == "split_axis" else (count, size)
+    array = bits(draw, (*shape[:axis], *held, *shape[axis:]), admitted(draw, op))
+    return Step(op, {"axis": axis, "count": count}), [array]
+
+
+@st.composite
 def ropes(draw: st.DrawFn, op: str) -> Case:
     """Heads that are rotated as a whole, or the first rows of each."""
     heads, pairs, rest = draw(DIM), draw(DIM), draw(st.integers(0, 3))
@@ -148,6 +157,8 @@ STRATEGIES: dict[str, Callable[[str], st.SearchStrategy[Case]]] = {
     "reshape": reshapes,
     "squeeze": squeezes,
     "unsqueeze": squeezes,
+    "split_axis": axes,
+    "merge_axes": axes,
     "rope_pairs_to_halves": ropes,
     "rope_halves_to_pairs": ropes,
     "heads_by_group": heads,
@@ -195,6 +206,7 @@ def test_shapes_and_types_are_known_beforehand(op: str, data: st.DataObject) -> 
     "op",
     [
         *("concat", "split", "stack", "unstack", "squeeze", "unsqueeze", "transpose"),
+        *("split_axis", "merge_axes"),
         *("rope_pairs_to_halves", "heads_by_group"),
     ],
 )
@@ -269,6 +281,10 @@ def test_heads_in_turn_of_their_groups() -> None:
         (Step("squeeze", {"axis": 1}), [(3, 2)]),
         (Step("squeeze", {"axis": 2}), [(3, 1)]),
         (Step("unsqueeze", {"axis": 3}), [(3, 2)]),
+        (Step("split_axis", {"axis": 0, "count": 2}), [(3, 4)]),
+        (Step("split_axis", {"axis": 2, "count": 2}), [(4, 4)]),
+        (Step("merge_axes", {"axis": 1, "count": 4}), [(3, 4)]),
+        (Step("merge_axes", {"axis": 0, "count": 4}), [(3, 4)]),
         (Step("reshape", {"stored": (6,), "shape": (2, 3)}), [(7,)]),
         (Step("reshape", {"stored": (6,), "shape": (2, 2)}), [(6,)]),
         (Step("rope_pairs_to_halves", {"heads": 4, "rotated": 0}), [(12, 2)]),

@@ -7,6 +7,7 @@ sentence-transformers keeps in files of its own.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from functools import cache
 from types import MappingProxyType
@@ -60,6 +61,8 @@ READ = {"pooling": "mean", "normalize": True, "max_length": 256}
 BGE = "bge-small-en-v1.5"
 NOMIC = "nomic-embed-text-v1"
 PROMPT = {"config_sentence_transformers.json": {"default_prompt_name": "query", "prompts": {}}}
+
+NEWER_KINDS = ["linear_attention"] * 39 + ["full_attention"]
 
 DECLARED: tuple[Declared, ...] = (
     Declared(BGE, {}, READ, files=MEAN),
@@ -133,6 +136,18 @@ DECLARED: tuple[Declared, ...] = (
         {"full_attention_interval": 24},
         {"attention_layers": ([False] * 23 + [True]) * 2},
         {"qwen3next.attention.recurrent_layers": ([True] * 23 + [False]) * 2},
+    ),
+    *(
+        Declared("granite-4.0-h-micro", change, fields)
+        for change, fields in (
+            ({"time_step_limit": [0.0, math.inf]}, {"state_value_dim": 64}),
+            ({"time_step_limit": [0.0, {"__float__": "Infinity"}]}, {"state_value_dim": 64}),
+            ({"time_step_limit": [0.0, 0.1]}, None),
+            ({"mamba_d_head": "auto"}, {"state_value_dim": 64}),
+            ({"layer_types": NEWER_KINDS}, {"attention_layers": [False] * 39 + [True]}),
+            ({"num_local_experts": 8}, None),
+            ({"num_experts_per_tok": 2}, None),
+        )
     ),
     Declared(
         "gemma-3-4b",

@@ -24,6 +24,8 @@ REQUIRED = {"hidden_size", "intermediate_size", "max_position_embeddings", "n_em
     "vocab_size",
 }
 UNUSED = {
+    "granitehybrid": {"num_local_experts", "num_experts_per_tok"}  # the tensors say that none are
+    | {"intermediate_size", "shared_intermediate_size"},
     "olmo2": {"head_dim"},  # which its class does not list
     "phi3": {"original_max_position_embeddings"},
     "qwen2": {"num_key_value_heads"},

@@ -15,9 +15,11 @@ from safetensors.numpy import load_file
 from tests.data.seeded import Config, tensors
 from tests.variants.rows import Row
 
-# llama.cpp's converter writes 2048 for every Falcon, and makes a name of a folder's otherwise.
-# It counts tied heads, and factors.
-CORRECTED = frozenset({"falcon.context_length", "general.name", "general.size_label"})
+# llama.cpp's converter writes 2048 for every Falcon, a million for state spaces, and makes a name
+# of a folder's otherwise. It counts tied heads, and factors.
+CORRECTED = frozenset(
+    {"falcon.context_length", "granitehybrid.context_length", "general.name", "general.size_label"}
+)
 # Written of a tokenizer, which these files have not.
 OF_TOKENIZERS = frozenset({"tokenizer.ggml.add_bos_token"})
 # It says these of some architectures, or where they are the quotient, and we say them of others.
