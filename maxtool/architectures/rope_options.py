@@ -11,8 +11,8 @@ from maxtool.architectures.decoder_sizes import DecoderSizes, chosen
 class RopeOptions(DecoderSizes):
     """Options of how a decoder knows where a token stands."""
 
-    # ``rope``; ``learned``, a vector for each position, added to the embedding; ``alibi``: the score
-    # of a key grows with its position, by a slope of each head (Press et al. 2021); or ``none``.
+    # ``rope``; ``learned``, a vector for each position, added to the embedding; ``alibi``, by which
+    # the score of a key grows with its position (Press et al. 2021); or ``none``.
     position: str = "rope"
     position_offset: int = 0  # learned vectors before that of the first position
     # How many elements of a head are rotated, the first ones; None for all.

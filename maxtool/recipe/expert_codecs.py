@@ -29,7 +29,8 @@ def _read_shared(raws: Raws, values: Values) -> Any:  # noqa: ANN401
 
 
 def _shared(value: int | None, values: Values) -> int:
-    count, rest = divmod(value or 0, values["expert_size"])
+    size: int = values["expert_size"]
+    count, rest = divmod(value or 0, size)
     if rest:
         raise Unspellable
     return count
