@@ -46,9 +46,11 @@ torchscript transformers.js_config transformers_version typical_p unk_token_id u
 unsloth_version use_bfloat16 use_cache use_flash_attention use_flash_attn use_mask_token
 use_weighted_layer_sum use_xentropy verbose video_end_id video_start_id
 """
+# Tables inside that transformers writes as whole configurations of their own.
+_TABLES = ("", "attn_config.")
 
 IGNORED: Mapping[Dialect, frozenset[str]] = {
-    "hf": frozenset(_HF.split()),
+    "hf": frozenset(f"{table}{key}" for table in _TABLES for key in _HF.split()),
     # Only {arch}.* keys describe the network: the others name, cite or tokenize.
     "gguf": frozenset({"general", "tokenizer", "quantize", "split", "GGUF"}),
 }
