@@ -61,3 +61,16 @@ def test_no_cache_in_blocks(tmp_path: Path) -> None:
     blocks = artifact.cache_type.BLOCKS
     with pytest.raises(UsageError, match="no kernel attends to an encoder's output in blocks"):
         artifact.prepare(artifact.Request(source, tmp_path / "out", kv_dtype=blocks))
+
+
+@pytest.mark.slow
+@pytest.mark.peers
+@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.filterwarnings("ignore")
+def test_check_against_transformers(tmp_path: Path) -> None:
+    pytest.importorskip("transformers", reason="needs the peers extra")
+    source = written("whisper-0", tmp_path / "model")
+    folder = made(source, check=True, against="transformers")
+    check = loader.load(folder).manifest.root["check"]
+    assert (check["status"], check["against"], check["tokens"]) == ("passed", "transformers", 16)
+    assert check["relative_error"] < BOUND
