@@ -20,12 +20,13 @@ HALF = [0.5, 0.5, 0.5]
 OPENAI_MEAN = [0.48145466, 0.4578275, 0.40821073]
 OPENAI_STD = [0.26862954, 0.26130258, 0.27577711]
 NAMES = {number: name for name, number in FILTERS.items()}
-# What the classes do where the file does not say; ``edge`` of a size that is one number.
+# What the classes do where the file does not say.
 _CLIP: Mapping[str, Any] = {
     "do_resize": True,
     "size": {"shortest_edge": 224},
-    "edge": True,
+    "default_to_square": False,
     "resample": 3,
+    "do_convert_rgb": True,
     "do_center_crop": True,
     "crop_size": 224,
     "image_mean": OPENAI_MEAN,
@@ -34,8 +35,9 @@ _CLIP: Mapping[str, Any] = {
 _VIT: Mapping[str, Any] = {
     "do_resize": True,
     "size": 224,
-    "edge": False,
+    "default_to_square": True,
     "resample": 2,
+    "do_convert_rgb": False,
     "do_center_crop": False,
     "crop_size": 224,
     "image_mean": HALF,
@@ -44,7 +46,7 @@ _VIT: Mapping[str, Any] = {
 CLASSES: Mapping[str, Mapping[str, Any]] = {
     "ViT": _VIT,
     "DeiT": {**_VIT, "size": 256, "resample": 3, "do_center_crop": True},
-    "Siglip": {**_VIT, "resample": 3, "edge": True},
+    "Siglip": {**_VIT, "resample": 3, "default_to_square": False, "do_convert_rgb": True},
     "CLIP": _CLIP,
     "Bit": _CLIP,
 }
@@ -52,12 +54,12 @@ ENDINGS = ("ImageProcessorFast", "ImageProcessorPil", "ImageProcessor", "Feature
 NAMED = ("image_processor_type", "feature_extractor_type")
 STEPS = """
 do_resize size resample do_center_crop crop_size do_rescale rescale_factor do_normalize image_mean
-image_std
+image_std do_convert_rgb default_to_square
 """
 # What changes no pixel of an RGB image by itself.
 IGNORED = """
-_processor_class _valid_processor_keys processor_class do_convert_rgb data_format input_data_format
-device return_tensors default_to_square disable_grouping image_seq_length backend
+_processor_class _valid_processor_keys processor_class data_format input_data_format device
+return_tensors disable_grouping image_seq_length backend
 """
 KNOWN = frozenset((*STEPS.split(), *IGNORED.split(), *NAMED))
 
@@ -99,7 +101,8 @@ def _steps(content: Mapping[str, object], file: Path) -> ImageSpec:
 
 
 def _spec(keys: Mapping[str, Any]) -> ImageSpec:
-    size = _size(keys["size"], "size", edge=keys["edge"]) if keys["do_resize"] else {}
+    edge = not keys["default_to_square"]
+    size = _size(keys["size"], "size", edge=edge) if keys["do_resize"] else {}
     crop = _size(keys["crop_size"], "crop_size") if keys["do_center_crop"] else {}
     normal = keys.get("do_normalize", True)
     resample = keys["resample"]
@@ -110,6 +113,7 @@ def _spec(keys: Mapping[str, Any]) -> ImageSpec:
         "rescale": keys.get("rescale_factor", 1 / 255) if keys.get("do_rescale", True) else None,
         "mean": _channels(keys["image_mean"]) if normal else None,
         "std": _channels(keys["image_std"]) if normal else None,
+        "on_white": keys["do_convert_rgb"] is True,
     }
     return image_spec(steps)
 

@@ -24,6 +24,7 @@ NORMAL = {"image_mean": [0.4, 0.5, 0.6], "image_std": [0.2, 0.3, 0.25]}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "vit": ("ViT", {"size": SQUARE}),
     "vit-old": ("ViT", {"feature_extractor_type": "ViTFeatureExtractor", "size": 10, **NORMAL}),
+    "vit-edge": ("ViT", {"size": 10, "default_to_square": False, "do_convert_rgb": True}),
     "vit-wide": ("ViT", {"size": {"height": 9, "width": 14}, "resample": 3}),
     "vit-plain": ("ViT", {"size": SQUARE, "do_normalize": False}),
     "vit-bytes": ("ViT", {"size": SQUARE, "do_normalize": False, "do_rescale": False}),
@@ -38,6 +39,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "CLIP",
         {"feature_extractor_type": "CLIPFeatureExtractor", "size": 13, "crop_size": 11},
     ),
+    "clip-square": ("CLIP", {"size": 13, "crop_size": 11, "default_to_square": True}),
+    "clip-unconverted": ("CLIP", {"size": 13, "crop_size": 11, "do_convert_rgb": False}),
     "bit": ("Bit", {"size": {"shortest_edge": 15}, "crop_size": {"height": 12, "width": 10}}),
     "deit": ("DeiT", {"size": SQUARE, "crop_size": {"height": 9, "width": 9}}),
 }

@@ -133,12 +133,16 @@ def write_images(folder: Path) -> list[Path]:
     exif = Image.Exif()
     exif[0x0112] = 6
     colours = Image.fromarray(np.ascontiguousarray(rgba[..., :3]))
+    numbered = Image.new("P", colours.size)
+    numbered.putpalette(rgba[0, :9, :3].tobytes())
+    numbered.putdata((rgba[..., 0] % 9).ravel().tolist())
     kinds = {
         "rgb.png": (colours, {}),
         "tall.bmp": (colours.transpose(Image.Transpose.ROTATE_90), {}),
         "turned.png": (colours, {"exif": exif}),
         "grey.png": (Image.fromarray(np.ascontiguousarray(rgba[..., 0])), {}),
         "alpha.png": (Image.fromarray(rgba), {}),
+        "palette.png": (numbered, {"transparency": 4}),
         "small.png": (colours.crop((0, 0, 7, 5)), {}),
     }
     for name, (image, options) in kinds.items():

@@ -36,7 +36,10 @@ def pixels_of(path: Path, steps: ImageSpec) -> Array:
     image_module, turned = _pillow()
     with _reading(path), image_module.open(path, formats=FORMATS) as image:
         _check_pixels(path, *image.size)
-        picture = _resized(path, turned(image).convert("RGB"), steps)
+        coloured = turned(image).convert("RGB")
+        if steps.on_white:
+            coloured = _on_white(image_module, coloured)
+        picture = _resized(path, coloured, steps)
         array = np.moveaxis(np.asarray(picture), -1, 0)
     return _normalized(array if steps.crop is None else _cropped(array, *steps.crop), steps)
 
@@ -72,6 +75,14 @@ def _damaged(path: Path, error: Exception) -> BadInput:
     hint = f"images are {', '.join(FORMATS)}"
     what = f"no image that can be decoded: {last_line(error)!s:.120}"
     return BadInput(what, file=path, hint=hint)
+
+
+def _on_white(image_module: ModuleType, image: Any) -> Any:  # noqa: ANN401 - Pillow's class
+    """The image with white where a colour stands for none."""
+    if image.info.get("transparency") is None:
+        return image
+    white = image_module.new("RGBA", image.size, (255, 255, 255, 255))
+    return image_module.alpha_composite(white, image.convert("RGBA")).convert("RGB")
 
 
 def _check_pixels(path: Path, width: int, height: int) -> None:

@@ -27,6 +27,8 @@ class ImageSpec:
     rescale: float | None  # what pixels of 0 to 255 are multiplied with
     mean: tuple[float, ...] | None  # taken off each channel
     std: tuple[float, ...] | None  # which is then divided by this
+    # Whether a colour that stands for none, as of palettes, is white.
+    on_white: bool = False
 
     @property
     def result(self) -> tuple[int, int] | None:
@@ -44,6 +46,7 @@ def image_spec(item: Mapping[str, Any]) -> ImageSpec:
         rescale=_number(item, "rescale"),
         mean=_numbers(item, "mean"),
         std=_numbers(item, "std"),
+        on_white=item.get("on_white") is True,
     )
     if steps.resample not in FILTERS:
         raise ValueError(f"'resample' is {item.get('resample')!r:.40}")
