@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, starmap
 from typing import TypeAlias
+
+import numpy as np
 
 from maxtool.graph.device import DeviceRef
 from maxtool.graph.dim import Dim
 from maxtool.graph.graph import CallNode, Graph
 from maxtool.graph.node import Node
+from maxtool.graph.ops.pooling import POOLS
 from maxtool.graph.ops.reduction import NOT_OF_NOTHING
 from maxtool.graph.tensor import Tensor
 
 # Dimensions, and the sizes that they must have at least.
 Demands: TypeAlias = Iterator[tuple[Dim, int]]
+TRIED = np.array([*range(1, 4097), 1 << 30])
+"""Sizes that are tried: dimensions grow with them linearly, in steps."""
 
 
 def least_sizes(graph: Graph) -> dict[Dim, int]:
@@ -24,10 +30,23 @@ def least_sizes(graph: Graph) -> dict[Dim, int]:
     Dimensions of which nothing is demanded are not in it.
     """
     least: dict[Dim, int] = {}
-    for dim, size in _demands(graph):
+    for dim, size in starmap(_by_name, _demands(graph)):
         if size > 0 and not dim.is_static:
             least[dim] = max(size, least.get(dim, 0))
     return least
+
+
+def _by_name(dim: Dim, size: int) -> tuple[Dim, int]:
+    """A demand on what follows from one size that has a name, as one on that size.
+
+    It stays as it is where larger sizes do not surely make the dimension larger.
+    """
+    names = dim.names()
+    if isinstance(dim.value, str) or len(names) != 1:
+        return dim, size
+    fits = dim.polynomial.evaluate({names[0]: TRIED}) >= size
+    first = int(fits.argmax())
+    return (Dim(names[0]), int(TRIED[first])) if fits[first:].all() else (dim, size)
 
 
 def devices(graph: Graph) -> set[DeviceRef]:
@@ -81,8 +100,15 @@ def _positions(node: Node, first: Tensor) -> tuple[Dim, int]:
     return rows - length + (1 - int(first.to_numpy()[0])), 1
 
 
+SLIDING = ("conv1d", "conv2d", "conv3d", *chain.from_iterable(POOLS.values()))
+"""Operations of which no image may be smaller than a window."""
+
 # Operations on [batch, seq, ...] that take rows of a table, from the position that comes last on.
 POSITIONED = ("add_positions", "rope")
+
+
+def _windows(node: Node) -> Demands:
+    return ((dim, 1) for dim in node.outputs[0].shape[1:-1])
 
 
 def _made(node: Node) -> Demands:
@@ -103,5 +129,6 @@ DEMANDS: Mapping[str, Callable[[Node], Demands]] = {
     "matmul": _elements(lambda node: [node.inputs[0].shape[-1]]),
     "range": _made,
     "slice": _slice,
+    **dict.fromkeys(SLIDING, _windows),
     **dict.fromkeys(NOT_OF_NOTHING, _elements(_reduced)),
 }

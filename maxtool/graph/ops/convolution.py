@@ -101,7 +101,8 @@ def conv2d(
         filter_layout: RSCF, or FCRS for ``[features, channels / groups, height, width]``.
 
     Returns:
-        ``[batch, height, width, features]``. A symbolic height or width must stay as it is.
+        ``[batch, height, width, features]``. What follows from a symbolic height or width
+        is symbolic.
 
     Raises:
         ValueError: If the operands do not fit, or a layout is unknown.

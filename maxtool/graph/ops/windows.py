@@ -42,12 +42,10 @@ class Sliding:
         before, after = self.padding[2 * axis : 2 * axis + 2]
         reach, stride = self.dilation[axis] * (self.kernel[axis] - 1), self.stride[axis]
         if not dim.is_static:
-            require(
-                stride == 1 and before + after == reach,
-                f"the result's size of the symbolic dimension {dim} is not its own;"
-                " keep it by padding, or make it static",
-            )
-            return dim
+            beyond = ceil_mode and after + stride > reach + 1
+            require(not beyond, f"windows begin in the padding of the symbolic dimension {dim}")
+            room = dim + (before + after - reach - 1)
+            return (room + (stride - 1 if ceil_mode else 0)) // stride + 1
         starts = int(dim) + before + after - reach - 1
         require(starts >= 0, f"a dimension of {dim} is smaller than a window")
         count = starts // stride + 1
