@@ -212,6 +212,23 @@ def test_resizing(options: dict[str, Any], scales: tuple[float, float]) -> None:
     np.testing.assert_allclose(first(exact), wanted, rtol=1e-4, atol=1e-5)
 
 
+OPEN = [one for one in RESIZED if "antialias" not in one and "extrapolation" not in one]
+
+
+@pytest.mark.parametrize("options", OPEN)
+def test_resizing_of_symbolic_sizes_is_that_of_known_ones(options: dict[str, Any]) -> None:
+    def call(x: Tensor) -> list[Tensor]:
+        height, width = x.shape[1:3]
+        by_scale = ops.resize(x, [height * 2, width], [1, 2], scales=[2.0, 1.0], **options)
+        return [by_scale, ops.resize(x, [height * 3 // 2, width * 4], [1, 2], **options)]
+
+    graph = Graph("g", call, [TensorType(DType.float32, ["n", "h", "w", 3])])
+    for sizes in ((1, 5), (6, 2), (7, 6)):
+        x = rng.standard_normal((2, *sizes, 3)).astype("f4")
+        for one, other in zip(evaluate(graph, [x], {}), call(Tensor(x)), strict=True):
+            np.testing.assert_allclose(one, other.to_numpy(), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
 def test_resizing_that_keeps_proportions(policy: str) -> None:
     x = rng.standard_normal((1, 4, 6, 2)).astype("f4")

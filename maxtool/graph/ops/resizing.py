@@ -1,4 +1,7 @@
-"""Images of another size, one dimension after the other, by tables that are computed at once."""
+"""Images of another size, one dimension after the other.
+
+Tables of places and weights are computed at once where sizes are known.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from maxtool.dtype import DType
+from maxtool.graph.dim import Dim, DimLike
 from maxtool.graph.ops import interpolation
 from maxtool.graph.ops.axes import axis_of
 from maxtool.graph.ops.comparison import where
@@ -17,6 +21,7 @@ from maxtool.graph.ops.gathering import gather
 from maxtool.graph.ops.interpolation import Resizing, Taps
 from maxtool.graph.ops.layout import transpose
 from maxtool.graph.ops.neural import matmul
+from maxtool.graph.ops.open_resizing import OpenResizing, resized
 from maxtool.graph.ops.operation_table import as_tensor
 from maxtool.graph.ops.require import require
 from maxtool.graph.tensor import Tensor, TensorLike
@@ -34,7 +39,7 @@ _FEW = 4
 
 def resize(
     x: TensorLike,
-    sizes: Sequence[int],
+    sizes: Sequence[DimLike],
     axes: Sequence[int],
     mode: str = "linear",
     coordinates: str = "half_pixel",
@@ -51,7 +56,7 @@ def resize(
     """``x`` with other sizes of some dimensions, interpolated as ONNX's ``Resize`` does.
 
     Args:
-        x: Floats, or anything if ``mode`` is nearest. The dimensions that change have known sizes.
+        x: Floats, or anything if ``mode`` is nearest.
         sizes: The new sizes, of each of ``axes``.
         axes: Which dimensions change.
         mode: nearest, linear or cubic.
@@ -73,7 +78,22 @@ def resize(
     image = as_tensor(x)
     places = [axis_of("resize", image, axis) for axis in axes]
     _require_known(mode, coordinates, rounding, keep_aspect)
-    dimensions = _dimensions(image, sizes, places, scales, regions, keep_aspect)
+    opened = {
+        axis: OpenResizing(image.shape[axis], Dim(size), None if scales is None else scales[at])
+        for at, (axis, size) in enumerate(zip(places, sizes, strict=True))
+        if not (image.shape[axis].is_static and Dim(size).is_static)
+    }
+    plain = not antialias and keep_aspect not in _POLICIES
+    require(plain or not opened, "resize: a named size is not antialiased, nor keeps proportions")
+    closed = [at for at, axis in enumerate(places) if axis not in opened]
+    dimensions = _dimensions(
+        image,
+        [int(Dim(sizes[at])) for at in closed],
+        [places[at] for at in closed],
+        None if scales is None else [scales[at] for at in closed],
+        None if regions is None else [regions[at] for at in closed],
+        keep_aspect,
+    )
     wide = DType.float64 if image.dtype is DType.float64 else DType.float32
     result = image if mode == "nearest" else cast(image, wide)
     require(mode == "nearest" or image.dtype.is_float(), f"{mode} is of floats; cast the others")
@@ -87,6 +107,11 @@ def resize(
         options = {"antialias": antialias, "exclude_outside": exclude_outside}
         taps = interpolation.weighted(size, at, mode, cubic_coefficient, **options)
         result = _interpolated(result, axis, size, taps)
+    for axis, named in opened.items():
+        result = resized(
+            result, axis, named, mode, coordinates, rounding, cubic_coefficient,
+            exclude_outside=exclude_outside,
+        )  # fmt: skip
     if coordinates == "tf_crop_and_resize":
         for axis, mask in outside.items():
             result = _replaced(result, axis, mask, extrapolation)
