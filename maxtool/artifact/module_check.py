@@ -7,7 +7,7 @@ dimension.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import Any, TypeAlias
@@ -19,9 +19,11 @@ from maxtool.architectures import Limit
 from maxtool.artifact.allowed_error import with_rounding
 from maxtool.artifact.check import GRAPHS, RecordedChecks, Reference
 from maxtool.artifact.check_inputs import values
+from maxtool.artifact.claimed_sizes import claims_of, fitting
 from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.artifact.pure_graphs import nested
 from maxtool.dtype import DType
+from maxtool.errors import ConfigurationError
 from maxtool.graph import CallNode, Graph, Tensor
 from maxtool.runtime.loader.comparison import Tolerance
 from maxtool.runtime.loader.recorded_checks import RecordedCall, RecordedCheck
@@ -51,9 +53,9 @@ def trials_of(contents: Contents, reference: Reference = GRAPHS) -> RecordedChec
     """Calls with inputs drawn at random by a fixed seed, and each of a reference's outputs."""
     model = reference.make(contents)
     calls = [
-        (function, within(sizes, contents.limits))
+        (function, sizes)
         for function in contents.functions
-        for sizes in sizes_of(function)
+        for sizes in _sizes_that_fit(function, contents.limits)
     ]
     trials: list[RecordedCheck] = []
     for function, sizes in calls:
@@ -69,6 +71,20 @@ def trials_of(contents: Contents, reference: Reference = GRAPHS) -> RecordedChec
         with_rounding(contents, trials) if contents.rounding and reference is GRAPHS else trials
     )
     return RecordedChecks(each, reference.name, tokens=0, calls=len(calls))
+
+
+def _sizes_that_fit(
+    function: NamedGraph, limits: Mapping[str, Limit]
+) -> Sequence[Mapping[str, int]]:
+    """The sizes for each call, with which all holds that the graph claims of them."""
+    claims = claims_of(function.graph)
+    found = (fitting(within(sizes, limits), claims) for sizes in sizes_of(function))
+    fit = [one for one in found if one is not None and within(one, limits) == one]
+    if not fit:
+        listed = ", ".join(f"{left} is {right}" for left, right in claims)
+        hint = "--shape NAME=SIZES says sizes that fit"
+        raise ConfigurationError(f"no sizes to check with are found: {listed:.300}", hint=hint)
+    return [one for at, one in enumerate(fit) if one not in fit[:at]]
 
 
 def within(sizes: Mapping[str, int], limits: Mapping[str, Limit]) -> dict[str, int]:

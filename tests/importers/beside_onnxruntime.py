@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -29,34 +29,44 @@ def in_onnxruntime(proto: onnx.ModelProto, inputs: Arrays) -> dict[str, np.ndarr
     return dict(zip(names, session.run(names, dict(inputs)), strict=True))
 
 
-def in_compiled(graph: ImportedGraph, inputs: Arrays) -> list[np.ndarray]:
+def in_compiled(graph: ImportedGraph) -> Callable[[Arrays], list[np.ndarray]]:
+    """The graph compiled once, as a function of inputs by name."""
     registry = {name: owner.to_numpy() for name, owner in graph.graph.owners.items()}
     model = InferenceSession().load(graph.graph, weights_registry=registry)
-    results = model.execute(*(np.asarray(inputs[name], order="C") for name in graph.inputs))
-    return [one.to_numpy() for one in results]
+
+    def run(inputs: Arrays) -> list[np.ndarray]:
+        results = model.execute(*(np.asarray(inputs[name], order="C") for name in graph.inputs))
+        return [one.to_numpy() for one in results]
+
+    return run
 
 
 def require_equal(
     proto: onnx.ModelProto,
-    inputs: Arrays,
+    inputs: Arrays | Sequence[Arrays],
     folder: Path,
     *,
     rtol: float = 1e-4,
     atol: float = 1e-5,
     compiled: bool = True,
 ) -> None:
-    """Compare every output, of the float64 evaluation and of compiled code."""
-    expected = in_onnxruntime(proto, inputs)
+    """Compare every output, of the float64 evaluation and of compiled code, for each inputs."""
     graph = import_model(open_model(saved(proto, folder)))
-    runs = [by_definitions, *([in_compiled] if compiled else [])]
-    for run in runs:
-        results = dict(zip(graph.outputs, run(graph, inputs), strict=True))
-        for name, wanted in expected.items():
-            actual = results[name]
-            assert actual.shape == wanted.shape, f"{name} by {run.__name__}"
-            close = np.isclose(
-                *(one.astype(np.float64) for one in (actual, wanted)), rtol, atol, equal_nan=True
-            )
-            assert close.all(), (
-                f"{name} by {run.__name__}: {actual[~close][:5]} is not {wanted[~close][:5]}"
-            )
+    runs: dict[str, Callable[[Arrays], list[np.ndarray]]]
+    runs = {"definitions": lambda given: by_definitions(graph, given)}
+    runs |= {"compiled": in_compiled(graph)} if compiled else {}
+    for given in [inputs] if isinstance(inputs, Mapping) else inputs:
+        expected = in_onnxruntime(proto, given)
+        for how, run in runs.items():
+            results = dict(zip(graph.outputs, run(given), strict=True))
+            for name, wanted in expected.items():
+                _require_close(f"{name} by {how}", results[name], wanted, (rtol, atol))
+
+
+def _require_close(
+    what: str, actual: np.ndarray, wanted: np.ndarray, tolerance: tuple[float, float]
+) -> None:
+    assert actual.shape == wanted.shape, what
+    wide = (one.astype(np.float64) for one in (actual, wanted))
+    close = np.isclose(*wide, *tolerance, equal_nan=True)
+    assert close.all(), f"{what}: {actual[~close][:5]} is not {wanted[~close][:5]}"

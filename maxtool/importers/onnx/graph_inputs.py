@@ -57,7 +57,8 @@ def _size(name: str, axis: int, dim: Any) -> int | str:  # noqa: ANN401 - a Dime
     if dim.WhichOneof("value") == "dim_value":
         size = int(dim.dim_value)
         return size if size >= 0 else identifier(f"{name}_{axis}")
-    return identifier(dim.dim_param) if dim.dim_param else identifier(f"{name}_{axis}")
+    said = identifier(dim.dim_param)
+    return said if said.strip("_") else identifier(f"{name}_{axis}")
 
 
 def _require_fitting(declared: Sequence[Any], given: Sequence[int | str]) -> None:

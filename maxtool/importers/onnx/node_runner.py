@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from maxtool.graph import Tensor
+from maxtool.importers.onnx.agreeing import agreed
 from maxtool.importers.onnx.attributes import Attributes, as_python, resolved, with_attributes
 from maxtool.importers.onnx.function_bodies import body_of, default_attributes, has_body
 from maxtool.importers.onnx.graph_inputs import checked, identifier
@@ -97,13 +98,16 @@ class NodeRunner:
         operator = find_operator(domain, node.op_type, version)
         if operator is None:
             return None
+        attributes = as_python(given)
+        if not domain:
+            operands = agreed(node.op_type, operands, attributes)
         call = OperatorCall(
             node.op_type,
             version,
             operands,
             list(node.input),
             list(node.output),
-            as_python(given),
+            attributes,
             partial(self._run_graph, scope, node, index),
             self._new_name,
             self._at_most,

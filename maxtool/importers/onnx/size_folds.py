@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from maxtool.dtype import DType
 from maxtool.graph import Tensor
 from maxtool.graph.polynomial import Polynomial
 from maxtool.importers.onnx.operator_call import OperatorCall, axis_in, dtype_of
@@ -29,6 +30,10 @@ Objects: TypeAlias = NDArray[np.object_]
 Fold: TypeAlias = Callable[[OperatorCall], Value]
 
 
+WHOLE = (DType.int32, DType.int64, DType.float32, DType.float64)
+"""Types whose whole numbers are sizes."""
+
+
 class Undecided(Exception):
     """The result depends on what a call brings."""
 
@@ -37,8 +42,11 @@ def _objects(value: Value) -> Objects:
     """Elements as Python's numbers and dimensions."""
     if isinstance(value, Sizes):
         return value.elements
-    if isinstance(value, Tensor) and value.dtype.is_integral():
-        return value.to_numpy().astype(object)
+    if isinstance(value, Tensor) and value.dtype in WHOLE:
+        elements = value.to_numpy()
+        whole = elements.astype(np.int64)
+        if np.array_equal(whole, elements):
+            return whole.astype(object)
     raise Undecided
 
 
@@ -75,6 +83,23 @@ def _divided(left: Size, right: Size) -> Size:
     if isinstance(right, int) and right > 0 and is_never_negative(whole):
         return size_of(whole // right)
     raise Undecided
+
+
+def _quotient(call: OperatorCall) -> Value:
+    """A quotient; of floats only one that leaves no rest."""
+    if all(one.dtype.is_integral() for one in call.operands if isinstance(one, Tensor | Sizes)):
+        return _elementwise(_divided)(call)
+    return _elementwise(_divided_exactly)(call)
+
+
+def _divided_exactly(left: Size, right: Size) -> Size:
+    if right == 0 or (exact := polynomial(left).divided(polynomial(right))) is None:
+        raise Undecided
+    return size_of(exact)
+
+
+def _first_as_sizes(call: OperatorCall) -> Value:
+    return call.operands[0]
 
 
 def _remainder(left: Size, right: Size) -> Size:
@@ -161,9 +186,10 @@ def _reshape(call: OperatorCall) -> Value:
 
 
 def _cast(call: OperatorCall) -> Value:
-    if not dtype_of(call.number("to")).is_integral():
+    dtype = dtype_of(call.number("to"))
+    if dtype not in WHOLE:
         raise Undecided
-    return sizes_of(_first(call))
+    return sizes_of(_first(call), dtype)
 
 
 def _product(call: OperatorCall) -> Value:
@@ -187,11 +213,21 @@ def _decided(fold: Fold) -> Fold:
 
     def decided(call: OperatorCall) -> Value:
         try:
-            return fold(call)
+            return _typed(call, fold(call))
         except (Undecided, UnknownValues):
             return None
 
     return decided
+
+
+def _typed(call: OperatorCall, value: Value) -> Value:
+    """A result in the type of the operand that is sizes, unless it has a type of its own."""
+    dtype = next(one.dtype for one in call.operands if isinstance(one, Sizes))
+    if call.op_type in ("Cast", "Equal") or dtype is DType.int64:
+        return value
+    if isinstance(value, Sizes):
+        return Sizes(value.elements, dtype)
+    return known(value.to_numpy().astype(dtype.to_numpy())) if isinstance(value, Tensor) else value
 
 
 SIZE_FOLDS: Mapping[str, Fold] = {
@@ -200,8 +236,10 @@ SIZE_FOLDS: Mapping[str, Fold] = {
         "Add": _exactly(add),
         "Cast": _cast,
         "Concat": _concat,
-        "Div": _elementwise(_divided),
+        "Ceil": _first_as_sizes,
+        "Div": _quotient,
         "Equal": _equal,
+        "Floor": _first_as_sizes,
         "Gather": _gather,
         "Identity": lambda call: call.operands[0],
         "Max": _elementwise(_extreme(max)),

@@ -25,9 +25,11 @@ class Sizes:
 
     Attributes:
         elements: An array of any shape, of ints and ``Dim``s.
+        dtype: The element type, which may be a float's.
     """
 
     elements: NDArray[np.object_]
+    dtype: DType = DType.int64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,13 +53,15 @@ def known(array: NDArray[Any] | np.generic) -> Tensor:
     return Tensor(np.asarray(array))
 
 
-def sizes_of(elements: Iterable[Size] | NDArray[np.object_]) -> Tensor | Sizes:
+def sizes_of(
+    elements: Iterable[Size] | NDArray[np.object_], dtype: DType = DType.int64
+) -> Tensor | Sizes:
     """Whole numbers as a value: a known tensor if none of them is a name."""
     array = elements if isinstance(elements, np.ndarray) else _array(list(elements))
     plain = [int(one) if isinstance(one, Dim) and one.is_static else one for one in array.flat]
     if any(isinstance(one, Dim) for one in plain):
-        return Sizes(array)
-    return known(np.array(plain, np.int64).reshape(array.shape))
+        return Sizes(array, dtype)
+    return known(np.array(plain, dtype.to_numpy()).reshape(array.shape))
 
 
 def _array(elements: list[Size]) -> NDArray[np.object_]:
@@ -78,9 +82,14 @@ def size_of(value: Polynomial) -> Size:
 
 
 def as_tensor(value: Tensor | Sizes) -> Tensor:
-    """A value as a tensor; sizes become int64, computed when the graph runs."""
+    """A value as a tensor; sizes are computed when the graph runs."""
     if isinstance(value, Tensor):
         return value
+    return ops.cast(_as_numbers(value), value.dtype)
+
+
+def _as_numbers(value: Sizes) -> Tensor:
+    """Sizes as int64."""
     flat = [*value.elements.flat]
     if all(isinstance(one, Dim) or one >= 0 for one in flat):
         tensor = ops.shape_to_tensor(Shape(flat))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ THREADS = "runtime.config_threadpool"  # a function of TVM's runtime
 # By a word of LLVM's triples: the system as ``platform`` calls it.
 SYSTEMS = {"linux": "Linux", "darwin": "Darwin", "macos": "Darwin", "windows": "Windows"}
 USUAL_NAMES = {"Darwin": "macOS"}
+CLAIM = re.compile(r"\((\d+) vs\. (\d+)\)")
 CPU_INFO = "/proc/cpuinfo"
 # By an architecture of LLVM's triples: how a line of CPU_INFO that lists instruction sets begins,
 # and a target that every such CPU can run.
@@ -107,7 +109,15 @@ class Host:
 
     def refused(self, name: str, said: str) -> RunError:
         """Return the error for a call that compiled code refuses."""
-        return DoesNotFit(f"the compiled {name} refused the call: {last_line(said)}")
+        return DoesNotFit(f"the compiled {name} refused the call: {_in_words(said)}")
+
+
+def _in_words(said: str) -> str:
+    """What the runtime said, or of sizes that a graph claims to be the same what they are."""
+    differ = CLAIM.search(said) if "match_cast" in said else None
+    if differ is None:
+        return last_line(said)
+    return f"sizes inside the model that have to agree are {differ[1]} and {differ[2]}"
 
 
 def set_threads(weight_bytes: int) -> int:

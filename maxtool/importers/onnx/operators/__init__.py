@@ -20,6 +20,7 @@ from maxtool.importers.onnx.operators import (  # noqa: F401 - they enter themse
     multi_head,
     ngrams,
     normalizing,
+    padding,
     quantized_elements,
     quantized_products,
     quantizing,

@@ -18,6 +18,7 @@ from maxtool.importers.onnx.operator_table import operator
 from maxtool.importers.onnx.refusals import RefusedNode, require
 from maxtool.importers.onnx.values import (
     Size,
+    Sizes,
     Value,
     is_known,
     known,
@@ -111,8 +112,8 @@ def range_(call: OperatorCall) -> Tensor:
     """Numbers from the first on, up to and without the second, a step apart."""
     call.decide(0, 1, 2)
     dtype = call.x(0).dtype
-    if dtype.is_integral():
-        start, stop, step = (call.size(index) for index in range(3))
+    if dtype.is_integral() or any(isinstance(one, Sizes) for one in call.operands):
+        start, stop, step = (_whole(call, index) for index in range(3))
         if isinstance(start, int) and isinstance(step, int):
             return ops.range(start, stop, step, dtype=dtype)
         require(isinstance(step, int) and step == 1, "a range from a named size has the step 1")
@@ -124,6 +125,14 @@ def range_(call: OperatorCall) -> Tensor:
     require(count <= MOST_FOLDED, f"a range of {count} numbers; at most {MOST_FOLDED}")
     numbers = first + np.arange(count, dtype=np.float64) * by
     return known(numbers.astype(dtype.to_numpy()))
+
+
+def _whole(call: OperatorCall, index: int) -> Size:
+    """A bound that is a size or a whole number."""
+    size = call.size(index)
+    fits = isinstance(call.operands[index], Sizes) or (call.known(index) == size).all()
+    require(bool(fits), "a range to a named size is one of whole numbers")
+    return size
 
 
 @operator("EyeLike")

@@ -9,6 +9,7 @@ import numpy as np
 from maxtool.graph import Dim, Tensor, ops
 from maxtool.importers.onnx.operator_call import OperatorCall
 from maxtool.importers.onnx.operator_table import operator
+from maxtool.importers.onnx.operators.padding import needs_cutting, padded_for_windows
 from maxtool.importers.onnx.refusals import require
 
 CONVOLUTIONS: Sequence[Callable[..., Tensor]] = (ops.conv1d, ops.conv2d, ops.conv3d)
@@ -50,11 +51,24 @@ def padding(call: OperatorCall, sizes: Sequence[int], spatial: Sequence[Dim]) ->
     require(mode in ("SAME_UPPER", "SAME_LOWER"), f"there is no auto_pad {mode!r}")
     result: list[int] = []
     for size, stride, dim in zip(sizes, call.numbers("strides", [1] * count), spatial, strict=True):
-        require(stride == 1 or dim.is_static, "auto_pad of a named size needs the stride 1")
+        if needs_cutting(dim, size, stride):
+            result += [0, 0]  # it is in the image itself
+            continue
         length = int(dim) if dim.is_static else 1
         total = max((-(-length // stride) - 1) * stride + size - length, 0)
         result += _halves(total, upper=mode == "SAME_UPPER")
     return result
+
+
+def with_same_padding(
+    call: OperatorCall, image: Tensor, sizes: Sequence[int], value: float = 0.0
+) -> Tensor:
+    """``[batch, ..., channels]`` with what :func:`padding` leaves out of ``auto_pad``."""
+    mode = call.text("auto_pad", "NOTSET")
+    if mode not in ("SAME_UPPER", "SAME_LOWER"):
+        return image
+    strides = call.numbers("strides", [1] * len(sizes))
+    return padded_for_windows(image, sizes, strides, value, upper=mode == "SAME_UPPER")
 
 
 def _halves(total: int, *, upper: bool) -> tuple[int, int]:
@@ -73,7 +87,9 @@ def convolved(call: OperatorCall, x: Tensor, weight: Tensor, bias: Tensor | None
     require(weight.shape.is_static, "the filter's sizes are not known")
     dilations = call.numbers("dilations", [1] * count)
     kernel = [*weight.shape.static()[2:]]
-    pads = padding(call, reach(kernel, dilations), [*x.shape[2:]])
+    sizes = reach(kernel, dilations)
+    pads = padding(call, sizes, [*x.shape[2:]])
+    image = with_same_padding(call, image, sizes)
     filters = ops.permute(weight, (*range(2, x.rank), 1, 0))
     strides, groups = call.numbers("strides", [1] * count), call.number("group", 1)
     window = (_each(strides), _each(dilations), pads)

@@ -3,33 +3,42 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 
-from maxtool.graph import Tensor, ops
+from maxtool.graph import Dim, Tensor, ops
 from maxtool.importers.onnx.operator_call import OperatorCall, axis_in
 from maxtool.importers.onnx.operator_table import operator
 from maxtool.importers.onnx.operators.convolving import channels_first, channels_last
 from maxtool.importers.onnx.refusals import require
+from maxtool.importers.onnx.values import Size, polynomial, size_of
 
 CROPPING = "tf_crop_and_resize"
 GRID_MODES = {"bilinear": "linear", "bicubic": "cubic"}
 
 
-def _grown(size: int, scale: float) -> int:
+MOST_FACTOR = 64
+"""The largest divisor of a scale of a named size."""
+
+
+def _grown(size: Dim, scale: float) -> Size:
     """A size times its scale, rounded down after a product in float32, of which scales are.
 
     So 10 times 0.7 are 7, as exporters and onnxruntime have it, and not 6.
     """
-    return math.floor(np.float32(size) * np.float32(scale))
+    if size.is_static:
+        return math.floor(np.float32(int(size)) * np.float32(scale))
+    share = Fraction(scale).limit_denominator(MOST_FACTOR)
+    require(np.float32(float(share)) == np.float32(scale), f"a named size is scaled by {scale}")
+    return size_of(polynomial(size * share.numerator) // share.denominator)
 
 
 def _scaled(x: Tensor, scales: list[float], mode: str, coordinates: str = "asymmetric") -> Tensor:
     """Scale each dimension, nearest elements being those before."""
     require(len(scales) == x.rank, f"{len(scales)} scales for {x.rank} dimensions")
     axes = [axis for axis, scale in enumerate(scales) if scale != 1]
-    require(all(x.shape[axis].is_static for axis in axes), "a named size cannot be scaled")
-    sizes = [_grown(int(x.shape[axis]), scales[axis]) for axis in axes]
+    sizes = [_grown(x.shape[axis], scales[axis]) for axis in axes]
     given = [scales[axis] for axis in axes]
     return ops.resize(x, sizes, axes, mode, coordinates, scales=given, rounding="floor")
 
@@ -56,19 +65,18 @@ def resize(call: OperatorCall) -> Tensor:
     x = call.x()
     axes = [axis_in(axis, x.rank) for axis in call.numbers("axes", range(x.rank))]
     coordinates = call.text("coordinate_transformation_mode", "half_pixel")
-    by_size = call.has(3) and call.known(3).size > 0
+    by_size = call.has(3) and bool(call.sizes(3))
     scales = None if by_size else [float(one) for one in call.known(2)]
-    require(len(call.ints(3) if by_size else scales or []) == len(axes), "scales do not fit axes")
+    require(len(call.sizes(3) if by_size else scales or []) == len(axes), "scales do not fit axes")
     kept = [
         at
         for at, axis in enumerate(axes)
         if coordinates == CROPPING
-        or (call.ints(3)[at] != x.shape[axis] if scales is None else scales[at] != 1)
+        or (call.sizes(3)[at] != x.shape[axis] if scales is None else scales[at] != 1)
     ]
-    require(all(x.shape[axes[at]].is_static for at in kept), "a named size cannot be scaled")
-    before = [int(x.shape[axes[at]]) for at in kept]
+    before = [x.shape[axes[at]] for at in kept]
     if scales is None:
-        sizes = [call.ints(3)[at] for at in kept]
+        sizes = [call.sizes(3)[at] for at in kept]
     else:
         sizes = [_grown(size, scales[at]) for size, at in zip(before, kept, strict=True)]
     regions = None

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from maxtool.graph import Dim, Shape, Tensor, ops
 from maxtool.graph.ops.elementwise import broadcast
 from maxtool.graph.ops.slicing import IndexRange, cut
 from maxtool.importers.onnx.operator_call import OperatorCall, axis_in
 from maxtool.importers.onnx.operator_table import operator
 from maxtool.importers.onnx.refusals import require
-from maxtool.importers.onnx.values import Size, is_never_negative, known
+from maxtool.importers.onnx.values import Size, is_never_negative
 
 END = 1 << 31
 """Ends from here on mean the end of the dimension."""
+FAR = 1 << 28
+"""Ends from here on mean the end of a named size: exporters write numbers such as 10 ** 9."""
 
 
 @operator("Reshape")
@@ -28,7 +28,17 @@ def reshape(call: OperatorCall) -> Tensor:
             "a 0 in the shape stands for a size that the input does not have",
         )
         sizes = [x.shape[index] if size == 0 else size for index, size in enumerate(sizes)]
-    return ops.reshape(x, sizes)
+    return ops.reshape(_claimed(x, sizes), sizes)
+
+
+def _claimed(x: Tensor, sizes: Sequence[Size]) -> Tensor:
+    """The elements, claimed to be as many as a shape has where names do not tell."""
+    if any(isinstance(size, int) and size < 0 for size in sizes):
+        return x
+    wanted, given = Shape([Dim(size) for size in sizes]).volume(), x.shape.volume()
+    if wanted == given or (wanted.is_static and given.is_static):
+        return x
+    return ops.rebind(ops.reshape(x, [given]), [wanted], "Reshape needs as many elements")
 
 
 @operator("Transpose")
@@ -138,13 +148,14 @@ def _sliced(
         if isinstance(start, Dim) or isinstance(end, Dim):
             x = _between(call, x, axis, (start, end, step))
         else:
-            index[axis] = _range(start, end, step)
+            index[axis] = _range(start, end, step, END if x.shape[axis].is_static else FAR)
     return ops.slice_tensor(x, tuple(index))
 
 
-def _range(start: int, end: int, step: int) -> slice:
-    first = None if (step < 0 and start >= END) else start
-    return slice(first, None if abs(end) >= END and (end > 0) == (step > 0) else end, step)
+def _range(start: int, end: int, step: int, far: int) -> slice:
+    """A range; numbers from ``far`` on mean an end of the dimension."""
+    first = None if abs(start) >= far and (start > 0) == (step < 0) else start
+    return slice(first, None if abs(end) >= far and (end > 0) == (step > 0) else end, step)
 
 
 def _between(call: OperatorCall, x: Tensor, axis: int, bounds: tuple[Size, Size, int]) -> Tensor:
@@ -195,7 +206,7 @@ def _bound(call: OperatorCall, stop: Dim, whole: int) -> None:
 def _place(whole: Dim, place: Size) -> Dim:
     if isinstance(place, Dim):
         return place
-    return whole if place >= END else whole + place if place < 0 else Dim(place)
+    return whole if place >= FAR else whole + place if place < 0 else Dim(place)
 
 
 @operator("Expand")
@@ -209,58 +220,6 @@ def expand(call: OperatorCall) -> Tensor:
 def tile(call: OperatorCall) -> Tensor:
     """Repeated as a whole along each dimension."""
     return ops.tile(call.x(), call.sizes(1))
-
-
-@operator("Pad", since=1)
-def pad_by_attributes(call: OperatorCall) -> Tensor:
-    """Padding as attributes."""
-    x = call.x()
-    value = known(np.array(call.real("value", 0.0), x.dtype.to_numpy()))
-    return _padded(
-        x, call.numbers("pads"), list(range(x.rank)), call.text("mode", "constant"), value
-    )
-
-
-@operator("Pad", since=11)
-def pad(call: OperatorCall) -> Tensor:
-    """Padding as operands: numbers before, then numbers after, each axis; negative ones cut."""
-    call.decide(1, 3)
-    x = call.x()
-    axes = [axis_in(axis, x.rank) for axis in call.ints(3)] if call.has(3) else [*range(x.rank)]
-    zero = known(np.zeros((), x.dtype.to_numpy()))
-    value = ops.reshape(call.x(2), []) if call.has(2) else zero
-    return _padded(x, call.ints(1), axes, call.text("mode", "constant"), value)
-
-
-def _padded(x: Tensor, pads: list[int], axes: list[int], mode: str, value: Tensor) -> Tensor:
-    require(len(pads) == 2 * len(axes), f"{len(pads)} pads for {len(axes)} axes")
-    pairs = {axis: (pads[at], pads[at + len(axes)]) for at, axis in enumerate(axes)}
-    before, after = ([pairs.get(axis, (0, 0))[side] for axis in range(x.rank)] for side in range(2))
-    if mode != "constant":
-        return _mirrored(x, before, after, mode)
-    cuts = [
-        slice(max(-low, 0), -max(-high, 0) or None) for low, high in zip(before, after, strict=True)
-    ]
-    x = ops.slice_tensor(x, tuple(cuts)) if any(one != slice(0, None) for one in cuts) else x
-    grown = [max(size, 0) for pair in zip(before, after, strict=True) for size in pair]
-    return ops.pad(x, grown, value=value) if any(grown) else x
-
-
-MODES = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}
-
-
-def _mirrored(x: Tensor, before: list[int], after: list[int], mode: str) -> Tensor:
-    """Padded with elements of the tensor itself, along each axis in turn."""
-    require(mode in MODES, f"there is no mode {mode!r}")
-    for axis, (low, high) in enumerate(zip(before, after, strict=True)):
-        if not low and not high:
-            continue
-        require(x.shape[axis].is_static, f"padding of a named size by the mode {mode}")
-        kept = np.arange(int(x.shape[axis]))[max(-low, 0) : -max(-high, 0) or None]
-        widths = (max(low, 0), max(high, 0))
-        places = np.pad(kept, widths, MODES[mode])  # type: ignore[call-overload]
-        x = ops.gather(x, known(places.astype(np.int64)), axis)
-    return x
 
 
 @operator("DepthToSpace")

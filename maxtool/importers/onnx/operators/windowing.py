@@ -11,13 +11,16 @@ from maxtool.dtype import DType
 from maxtool.graph import Tensor, ops
 from maxtool.importers.onnx.operator_call import OperatorCall
 from maxtool.importers.onnx.operator_table import operator
+from maxtool.importers.onnx.operators.constants import full
 from maxtool.importers.onnx.operators.convolving import (
     channels_first,
     channels_last,
     padding,
     reach,
+    with_same_padding,
 )
 from maxtool.importers.onnx.refusals import require
+from maxtool.importers.onnx.values import known
 
 LARGEST: Sequence[Callable[..., Tensor]] = (ops.max_pool1d, ops.max_pool2d, ops.max_pool3d)
 MEANS: Sequence[Callable[..., Tensor]] = (ops.avg_pool1d, ops.avg_pool2d, ops.avg_pool3d)
@@ -36,12 +39,22 @@ def _window(call: OperatorCall, x: Tensor) -> tuple[Any, ...]:
     return kernel, strides, dilations, pads, call.flag("ceil_mode")
 
 
+def _grown(call: OperatorCall, image: Tensor, value: float = 0.0) -> Tensor:
+    """An image, channels last, with padding that follows from a named size."""
+    kernel = call.numbers("kernel_shape")
+    sizes = reach(kernel, call.numbers("dilations", [1] * len(kernel)))
+    return with_same_padding(call, image, sizes, value)
+
+
 @operator("MaxPool")
 def max_pool(call: OperatorCall) -> list[Tensor]:
     """The largest element of each window, and its place among all elements."""
     x = call.x()
     wide = x if x.dtype.is_float() else ops.cast(x, DType.float32)
-    image, window = channels_last(wide), _window(call, x)
+    window = _window(call, x)
+    image = _grown(call, channels_last(wide), float("-inf"))
+    padded = image.shape[1:-1] != x.shape[2:]
+    require(not (padded and call.wants(1)), "places of largest elements need known sizes")
     pooled = ops.cast(channels_first(LARGEST[x.rank - 3](image, *window)), x.dtype)
     if not call.wants(1):
         return [pooled]
@@ -79,7 +92,13 @@ def average_pool(call: OperatorCall) -> Tensor:
     """The mean of each window."""
     x = call.x()
     window, counts = _window(call, x), call.flag("count_include_pad")
-    return channels_first(MEANS[x.rank - 3](channels_last(x), *window, count_boundary=counts))
+    mean, image = MEANS[x.rank - 3], channels_last(x)
+    grown = _grown(call, image)
+    if grown is image or counts:
+        return channels_first(mean(grown, *window, count_boundary=counts))
+    ones = full(known(np.ones((), x.dtype.to_numpy())), [1, *image.shape[1:-1], 1])
+    shares = mean(_grown(call, ones), *window, count_boundary=True)
+    return channels_first(mean(grown, *window, count_boundary=True) / shares)
 
 
 @operator("LpPool")
@@ -88,7 +107,8 @@ def lp_pool(call: OperatorCall) -> Tensor:
     x = call.x()
     kernel, strides, dilations, pads, ceil_mode = _window(call, x)
     p = call.number("p", 2)
-    pooled = ops.lp_pool(channels_last(x), kernel, strides, dilations, pads, ceil_mode, p)
+    image = _grown(call, channels_last(x))
+    pooled = ops.lp_pool(image, kernel, strides, dilations, pads, ceil_mode, p)
     return channels_first(pooled)
 
 
