@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from maxtool.dtype import DType
 from maxtool.graph import BufferType, CallNode, Dim, Graph, Node, Shape, Tensor
 from maxtool.graph.nested_graph import FlowGraph, NestedGraph
 from maxtool.graph.ops.operation_table import OPS
@@ -82,7 +83,17 @@ def _operands(node: Node, values: Values) -> list[Array]:
     weight = values[id(node.inputs[1])] if node.op in PRODUCTS else None
     if isinstance(weight, RoundingWeight):
         operands[0] = weight.rounded(operands[0])
+    if node.op == "cast" and not node.attributes["dtype"].is_float():
+        operands[0] = _as_stored(operands[0], node.inputs[0].dtype)
     return operands
+
+
+def _as_stored(x: Array, dtype: DType) -> Array:
+    """Elements as their type has them: -6 in float32, where float64 would be cut to -5."""
+    if dtype is not DType.float32:
+        return x
+    with np.errstate(over="ignore"):
+        return x.astype(np.float32).astype(x.dtype)
 
 
 def _keep_rounding(node: Node | CallNode, results: Sequence[Array], values: Values) -> None:
