@@ -138,7 +138,7 @@ class Program:
 
 
 def _claims(graph: Graph) -> Iterator[str]:
-    """The claims about sizes made to ``rebind`` and ``nonzero`` of :mod:`maxtool.graph.ops`."""
+    """The claims about sizes made to ``rebind``, ``nonzero`` and ``counted``."""
     for node in graph.nodes:
         if isinstance(node, CallNode):
             yield from _claims(node.callee)
@@ -146,8 +146,9 @@ def _claims(graph: Graph) -> Iterator[str]:
             x, message = node.inputs[0], node.attributes["message"]
             claim = f"rebind: {x.shape} is {node.attributes['shape']}"
             yield claim + (f" ({message})" if message else "")
-        elif node.op == "nonzero":
-            yield f"nonzero: {node.attributes['size']} elements are not zero"
+        elif node.op in ("counted", "nonzero"):
+            what = "elements are not zero" if node.op == "nonzero" else "numbers are counted"
+            yield f"{node.op}: {node.attributes['size']} {what}"
 
 
 def _print(tensor: Any, label: str, dtype: str) -> None:  # noqa: ANN401 - tvm ships no types

@@ -22,7 +22,7 @@ from maxtool.graph.weights import DeclaredWeights
 from maxtool.weights.view import AllocatedWeight
 
 # Operations whose results bring sizes that may get a name there.
-NAMING = ("nonzero", "rebind")
+NAMING = ("counted", "nonzero", "rebind")
 
 _CURRENT: ContextVar[Graph | None] = ContextVar("maxtool_graph", default=None)
 

@@ -100,6 +100,7 @@ def _range(start: Array, step: Array, size: int) -> Array:
 MOVED: Definitions = {
     "bitcast": _bitcast,
     "broadcast_to": np.broadcast_to,
+    "counted": lambda count, size: np.arange(int(count)),  # noqa: ARG005
     "concat": lambda *arrays, axis: np.concatenate(arrays, axis),
     "gather": _gather,
     "gather_nd": _gather_nd,

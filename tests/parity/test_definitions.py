@@ -181,6 +181,7 @@ CASES = [
     *(case(op, X, floats(3, 5), rng.integers(-5, 6, (3, 5))) for op in ("scatter", "scatter_add")),
     case("scatter_add", INTS, whole(90, 90, 1, dtype="i1"), whole(4, 4, -6)),
     case("scatter_nd", X, floats(4, 4), np.array([[0], [-1], [0], [9]])),
+    case("counted", np.array(5), call=lambda n: ops.counted(n, "numbers")),
     case("nonzero", BOOLS, call=lambda x: ops.nonzero(x, "count")),
     case("linear", X, floats(5, 4), floats(5)),
     case("matmul", floats(2, 1, 3, 4), floats(5, 4, 2)),

@@ -143,6 +143,11 @@ def last(x: Expr) -> Expr:
     return te.compute((1,), lambda _: tirx.if_then_else(size > 0, x(size - 1), zero), name="last")
 
 
+def numbers(sizes: Sizes) -> Expr:
+    """The numbers from 0 on."""
+    return te.compute(sizes, lambda i: i.astype("int64"), name="numbers")
+
+
 def sequence(start: Expr, step: Expr, sizes: Sizes) -> Expr:
     """``start``, ``start + step`` and so on."""
     dtype = str(start().ty)

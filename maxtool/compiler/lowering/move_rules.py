@@ -147,6 +147,16 @@ def _nonzero(function: FunctionLowering, node: Node) -> None:
     function.set_whole(result, value)
 
 
+def _counted(function: FunctionLowering, node: Node) -> None:
+    """Lower to as many numbers as there are to be, a size of the function from here on."""
+    (count,), (result,) = node.inputs, node.outputs
+    many = function.emit(relax.op.tensor_to_shape(function.reshaped(function.get(count), [1])))
+    size = function.size(node.attributes["size"])
+    function.module.builder.match_cast(many, relax.ShapeType([size]))
+    value = function.compute(te.numbers, _sizes(function, result.shape), name="numbers")
+    function.set_whole(result, value)
+
+
 def _shape_to_tensor(function: FunctionLowering, node: Node) -> None:
     sizes = _sizes(function, node.attributes["shape"])
     function.set_whole(node.outputs[0], function.compute(te.shape, sizes, name="shape"))
@@ -154,6 +164,7 @@ def _shape_to_tensor(function: FunctionLowering, node: Node) -> None:
 
 MOVING: dict[str, Rule] = {
     "broadcast_to": _broadcast_to,
+    "counted": _counted,
     "concat": _sized(lambda node: te.concat(node.attributes["axis"])),
     "gather": _gather,
     "gather_nd": _gather_nd,

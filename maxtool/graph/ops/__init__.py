@@ -17,6 +17,7 @@ from maxtool.graph.ops.convolution import (
     conv_transpose2d,
     conv_transpose3d,
 )
+from maxtool.graph.ops.counting import counted
 from maxtool.graph.ops.creation import arange, band_part, outer, range, shape_to_tensor  # noqa: A004
 from maxtool.graph.ops.elementwise import *  # noqa: F403 - its own list says which
 from maxtool.graph.ops.experts import expert_linear, weighted_sum
@@ -83,7 +84,7 @@ __all__ += ["call", "cond", "constant", "print", "transfer_to", "while_loop"]
 __all__ += ["chunk", "concat", "pad", "repeat_interleave", "split", "stack", "tile"]
 __all__ += ["depth_to_space", "grid_sample", "resize", "space_to_depth"]
 __all__ += ["embedding", "expert_linear", "linear", "matmul", "weighted_sum"]
-__all__ += ["gather", "gather_nd", "nonzero", "scatter", "scatter_add", "scatter_nd"]
+__all__ += ["counted", "gather", "gather_nd", "nonzero", "scatter", "scatter_add", "scatter_nd"]
 __all__ += ["group_norm", "l2_norm", "layer_norm", "logsoftmax", "rms_norm", "softmax"]
 __all__ += ["slice_tensor", "std", "variance"]
 __all__ += bits.__all__

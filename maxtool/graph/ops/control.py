@@ -56,6 +56,19 @@ def cond(
     return _flowing(graph, (name, "cond"), [chosen], branches, types)[: len(wanted)]
 
 
+def choose(pred: Tensor, then: NestedGraph, other: NestedGraph) -> list[Tensor]:
+    """The outputs of one of two graphs, traced inside the current one, as ``pred`` chooses.
+
+    Args:
+        pred: A bool of rank 0: whether it is ``then``.
+        then: A graph without inputs of its own.
+        other: One whose outputs are of the same types.
+    """
+    types = [value.type for value in then.outputs]
+    name = f"cond_{len(then.outer.subgraphs)}"
+    return _flowing(then.outer, (name, "cond"), [pred], [then, other], types)
+
+
 def while_loop(
     initial_values: Tensor | Iterable[TensorLike],
     predicate: Callable[..., Tensor],

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from maxtool.dtype import DType
-from maxtool.graph.dim import Dim
+from maxtool.graph.dim import Dim, DimLike
 from maxtool.graph.ops import elementwise as e
 from maxtool.graph.ops.comparison import equal, greater_equal, less, less_equal, logical_and, where
 from maxtool.graph.ops.creation import range as numbers
@@ -49,7 +49,7 @@ class OpenResizing:
 
     @property
     def scale(self) -> Tensor:
-        """How many times as large the result is meant to be."""
+        """The factor by which the result is meant to be larger."""
         if self.given is not None:
             return Tensor(np.array(self.given))
         return e.div(as_number(self.after, WIDE), self.before)
@@ -116,7 +116,7 @@ def resized(
     if exclude_outside:
         weights = [_of_inside(size, *pair) for pair in zip(places, weights, strict=True)]
     total = reduce(e.add, weights)
-    shape = [size.after, *(1 for _ in range(x.rank - axis - 1))]
+    shape: list[DimLike] = [size.after, *(1 for _ in range(x.rank - axis - 1))]
     parts = [
         gather(x, _inside(size, place), axis) * reshape(e.cast(weight / total, x.dtype), shape)
         for place, weight in zip(places, weights, strict=True)
