@@ -111,7 +111,10 @@ def _reading(model: OnnxModel, imported: ImportedGraph) -> Read:
     def read(name: str) -> WeightData:
         if name in model.checkpoint.tensors:
             return model.checkpoint.read(name)
-        return bound_data(name, imported.graph.owners[name])
+        weight = imported.graph.weight(name)
+        if weight is None:
+            raise KeyError(name)
+        return bound_data(name, weight)
 
     return read
 

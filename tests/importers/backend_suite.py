@@ -128,7 +128,7 @@ def by_definitions(graph: ImportedGraph, inputs: Mapping[str, np.ndarray]) -> li
 
 class Weights(dict):
     def __init__(self, graph: ImportedGraph) -> None:
-        super().__init__(graph.graph.owners)
+        super().__init__(graph.graph.borrowed | graph.graph.owners)
 
     def __getitem__(self, name: str) -> np.ndarray:
         return elements(bound_data(name, super().__getitem__(name)))

@@ -31,7 +31,8 @@ def in_onnxruntime(proto: onnx.ModelProto, inputs: Arrays) -> dict[str, np.ndarr
 
 def in_compiled(graph: ImportedGraph) -> Callable[[Arrays], list[np.ndarray]]:
     """The graph compiled once, as a function of inputs by name."""
-    registry = {name: owner.to_numpy() for name, owner in graph.graph.owners.items()}
+    owners = {**graph.graph.borrowed, **graph.graph.owners}
+    registry = {name: owner.to_numpy() for name, owner in owners.items()}
     model = InferenceSession().load(graph.graph, weights_registry=registry)
 
     def run(inputs: Arrays) -> list[np.ndarray]:
@@ -66,7 +67,7 @@ def require_equal(
 def _require_close(
     what: str, actual: np.ndarray, wanted: np.ndarray, tolerance: tuple[float, float]
 ) -> None:
-    assert actual.shape == wanted.shape, what
+    assert actual.shape == wanted.shape, f"{what}: {actual.shape}, not {wanted.shape}"
     wide = (one.astype(np.float64) for one in (actual, wanted))
     close = np.isclose(*wide, *tolerance, equal_nan=True)
     assert close.all(), f"{what}: {actual[~close][:5]} is not {wanted[~close][:5]}"

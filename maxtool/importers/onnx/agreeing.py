@@ -82,9 +82,17 @@ def _product(shapes: Sequence[Sequence[Dim]], attributes: Mapping[str, Any]) -> 
         yield from _broadcast([shape[:-2] for shape in shapes], attributes)
 
 
+def _recurrent(shapes: Sequence[Sequence[Dim]], attributes: Mapping[str, Any]) -> Groups:
+    """The batches of the sequence, its lengths and the states."""
+    at = 0 if attributes.get("layout") == 1 else 1
+    places = [(0, at), (4, 0), (5, at), (6, at)]
+    yield [one for one in places if one[0] < len(shapes) and len(shapes[one[0]]) > one[1]], False
+
+
 GROUPS: Mapping[str, Callable[[Sequence[Sequence[Dim]], Mapping[str, Any]], Groups]] = {
     **dict.fromkeys(ELEMENTWISE, _broadcast),
     "Concat": _joined,
     "MatMul": _product,
+    **dict.fromkeys(("GRU", "LSTM", "RNN"), _recurrent),
 }
 """By operator, the groups of dimensions that have to agree."""

@@ -2,46 +2,80 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from maxtool.dtype import DType
 from maxtool.graph import Tensor, Weight
+from maxtool.graph.dim import ShapeLike
 from maxtool.importers.onnx.limits import KNOWN_ELEMENTS
 from maxtool.importers.onnx.values import known
 from maxtool.weights import Checkpoint, TensorInfo
 
+Array: TypeAlias = np.ndarray[Any, Any]
 
-class InitializerWeight(Weight):
+
+class ModelWeight(Weight):
+    """A weight of a model, of which matrices are taken that are weights as well."""
+
+    def __init__(self, name: str, dtype: DType, shape: ShapeLike) -> None:
+        super().__init__(name, dtype, shape)
+        self._taken: dict[str, ModelWeight] = {}
+
+    def turned(self) -> ModelWeight:
+        """A matrix ``[terms, features]`` as ``[features, terms]``, as products read it."""
+        return self._take("T", [*self.shape][::-1], lambda elements: elements.T)
+
+    def part(self, at: int) -> ModelWeight:
+        """One of the tensors that are stacked in this one."""
+        return self._take(str(at), self.shape[1:], lambda elements: elements[at])
+
+    def _take(self, label: str, shape: ShapeLike, how: Callable[[Array], Array]) -> ModelWeight:
+        """A matrix of that label: each time the same one."""
+        if label not in self._taken:
+            self._taken[label] = TakenWeight(f"{self.name}.{label}", shape, self, how)
+        return self._taken[label]
+
+
+class TakenWeight(ModelWeight):
+    """Some elements of a weight, in an order of their own."""
+
+    def __init__(
+        self, name: str, shape: ShapeLike, whole: ModelWeight, how: Callable[[Array], Array]
+    ) -> None:
+        super().__init__(name, whole.dtype, shape)
+        self._whole, self._how = whole, how
+
+    def to_numpy(self) -> Array:
+        """Read the elements."""
+        return self._how(self._whole.to_numpy())
+
+
+class InitializerWeight(ModelWeight):
     """A weight whose elements are read from the checkpoint when they are asked for."""
 
     def __init__(self, checkpoint: Checkpoint, info: TensorInfo) -> None:
         super().__init__(info.name, info.dtype, info.shape)
         self._checkpoint = checkpoint
-        self._turned: Weight | None = None
 
-    def turned(self) -> Weight:
-        """The matrix with its dimensions swapped, as a weight of its own: each time the same."""
-        if self._turned is None:
-            self._turned = TurnedWeight(self)
-        return self._turned
-
-    def to_numpy(self) -> np.ndarray[Any, Any]:
+    def to_numpy(self) -> Array:
         """Read the elements."""
         return self._checkpoint.read(self.name).data
 
 
-class TurnedWeight(Weight):
-    """A matrix ``[terms, features]`` as ``[features, terms]``, as kernels of products read it."""
+class ConstantWeight(ModelWeight):
+    """A weight whose elements a node has."""
 
-    def __init__(self, matrix: InitializerWeight) -> None:
-        super().__init__(f"{matrix.name}.T", matrix.dtype, [*matrix.shape][::-1])
-        self._matrix = matrix
+    def __init__(self, name: str, elements: Array) -> None:
+        super().__init__(name, DType.from_numpy(elements.dtype), elements.shape)
+        self._elements = elements
 
-    def to_numpy(self) -> np.ndarray[Any, Any]:
-        """Read the elements."""
-        return self._matrix.to_numpy().T
+    def to_numpy(self) -> Array:
+        """The elements."""
+        return self._elements
 
 
 class Initializers:

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxtool.dtype import DType
-from maxtool.graph import Dim, Graph, Shape, Tensor, Weight, ops
+from maxtool.graph import Dim, Graph, Shape, Tensor, ops
 from maxtool.importers.onnx.attributes import array_of
+from maxtool.importers.onnx.initializers import ConstantWeight
 from maxtool.importers.onnx.limits import KNOWN_ELEMENTS
 from maxtool.importers.onnx.operator_call import OperatorCall
 from maxtool.importers.onnx.operator_table import operator
@@ -48,9 +49,7 @@ def held(call: OperatorCall, array: NDArray[Any]) -> Tensor:
     """A known tensor, or of many elements a weight that has them."""
     if array.size <= KNOWN_ELEMENTS:
         return known(array)
-    weight = Weight(call.new_name("constant"), DType.from_numpy(array.dtype), array.shape)
-    weight.bind(array)
-    return weight
+    return ConstantWeight(call.new_name("constant"), array)
 
 
 def full(value: Tensor, sizes: list[Size]) -> Tensor:
@@ -110,8 +109,10 @@ def dropout(call: OperatorCall) -> list[Tensor]:
 @operator("Range")
 def range_(call: OperatorCall) -> Tensor:
     """Numbers from the first on, up to and without the second, a step apart."""
-    call.decide(0, 1, 2)
     dtype = call.x(0).dtype
+    if dtype.is_integral() and not all(map(_is_size, call.operands)):
+        return _open_range(call)
+    call.decide(0, 1, 2)
     if dtype.is_integral() or any(isinstance(one, Sizes) for one in call.operands):
         start, stop, step = (_whole(call, index) for index in range(3))
         if isinstance(start, int) and isinstance(step, int):
@@ -125,6 +126,20 @@ def range_(call: OperatorCall) -> Tensor:
     require(count <= MOST_FOLDED, f"a range of {count} numbers; at most {MOST_FOLDED}")
     numbers = first + np.arange(count, dtype=np.float64) * by
     return known(numbers.astype(dtype.to_numpy()))
+
+
+def _is_size(value: Value) -> bool:
+    return isinstance(value, Sizes) or is_known(value)
+
+
+def _open_range(call: OperatorCall) -> Tensor:
+    """Whole numbers up to a bound that the data say."""
+    start, stop, step = (ops.reshape(call.x(index), []) for index in range(3))
+    require(not is_known(step) or bool(step.to_numpy() != 0), "the step is 0")
+    wide = [ops.cast(one, DType.int64) for one in (start, stop, step)]
+    count = -ops.floordiv(wide[0] - wide[1], wide[2])
+    numbers = ops.counted(count, call.dim("range"))
+    return ops.cast(numbers * wide[2] + wide[0], start.dtype)
 
 
 def _whole(call: OperatorCall, index: int) -> Size:

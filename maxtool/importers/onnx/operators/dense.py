@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from maxtool.graph import Tensor, Weight, ops
 from maxtool.graph.ops.neural import WEIGHT_DTYPES
-from maxtool.importers.onnx.initializers import InitializerWeight
+from maxtool.importers.onnx.initializers import ModelWeight
 from maxtool.importers.onnx.operator_call import OperatorCall
 from maxtool.importers.onnx.operator_table import operator
 
@@ -12,7 +12,7 @@ from maxtool.importers.onnx.operator_table import operator
 @operator("MatMul")
 def matmul(call: OperatorCall) -> Tensor:
     """The product of matrices; dimensions before the last two broadcast."""
-    return _product(call.x(0), call.x(1))
+    return product(call.x(0), call.x(1))
 
 
 @operator("Gemm")
@@ -21,20 +21,20 @@ def gemm(call: OperatorCall) -> Tensor:
     a, b, c = call.x(0), call.x(1), call.maybe(2)
     alpha, beta = call.real("alpha", 1.0), call.real("beta", 1.0)
     left = ops.transpose(a, 0, 1) if call.flag("transA") else a
-    product = _product(left, b, transposed=call.flag("transB"))
-    product = product if alpha == 1.0 else product * _factor(product, alpha)
+    result = product(left, b, transposed=call.flag("transB"))
+    result = result if alpha == 1.0 else result * _factor(result, alpha)
     if c is None or beta == 0.0:
-        return product
-    return product + (c if beta == 1.0 else c * _factor(c, beta))
+        return result
+    return result + (c if beta == 1.0 else c * _factor(c, beta))
 
 
-def _product(x: Tensor, matrix: Tensor, *, transposed: bool = False) -> Tensor:
+def product(x: Tensor, matrix: Tensor, *, transposed: bool = False) -> Tensor:
     """A product; with a weight it is that of a linear layer, which is stored as kernels read it."""
     fits = isinstance(matrix, Weight) and matrix.rank == 2 <= x.rank and x.dtype is matrix.dtype
     if fits and x.dtype in WEIGHT_DTYPES:
         if transposed:
             return ops.linear(x, matrix)
-        if isinstance(matrix, InitializerWeight):
+        if isinstance(matrix, ModelWeight):
             return ops.linear(x, matrix.turned())
     return ops.matmul(x, ops.transpose(matrix, -2, -1) if transposed else matrix)
 

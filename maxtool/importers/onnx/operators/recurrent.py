@@ -1,7 +1,7 @@
 """Recurrent layers: a state that goes from one element of a sequence to the next.
 
-Layouts and formulas: ONNX's documentation of RNN, GRU and LSTM. The steps of a sequence of known
-length are imported one by one.
+Layouts and formulas: ONNX's documentation of RNN, GRU and LSTM. The steps of a short sequence of
+known length are imported one by one.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ import numpy as np
 
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, ops
+from maxtool.importers.onnx.initializers import ModelWeight
 from maxtool.importers.onnx.operator_call import OperatorCall
 from maxtool.importers.onnx.operator_table import operator
 from maxtool.importers.onnx.operators.constants import full
-from maxtool.importers.onnx.operators.control_flow import MOST_UNROLLED
+from maxtool.importers.onnx.operators.dense import product
+from maxtool.importers.onnx.operators.turns import take_turns
 from maxtool.importers.onnx.refusals import RefusedNode, require
 from maxtool.importers.onnx.values import known
 
@@ -71,15 +73,17 @@ class Direction:
     functions: Sequence[Function]
     call: OperatorCall
 
-    def products(self, x: Tensor, h: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+    def inputs(self, x: Tensor) -> Tensor:
+        """The parts of all gates that come from the input, of all elements, with biases."""
+        part = product(x, self.w, transposed=True)
+        return part if self.biases is None else part + self.biases[0]
+
+    def products(self, part: Tensor, h: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """The parts of each gate that come from the input and from the state, with biases."""
-        pairs = ((x, self.w), (h, self.r))
-        parts = [ops.matmul(one, ops.transpose(matrix, 0, 1)) for one, matrix in pairs]
-        if self.biases is not None:
-            parts = [part + bias for part, bias in zip(parts, self.biases, strict=True)]
-        gates = int(self.w.shape[0]) // int(self.r.shape[1])
-        ours, theirs = (ops.chunk(part, gates, 1) for part in parts)
-        return ours, theirs
+        own = product(h, self.r, transposed=True)
+        own = own if self.biases is None else own + self.biases[1]
+        gates = int(self.r.shape[0]) // int(self.r.shape[1])
+        return ops.chunk(part, gates, 1), ops.chunk(own, gates, 1)
 
     def clipped(self, x: Tensor) -> Tensor:
         """The operand of an activation, cut to ``-clip`` to ``clip`` if there is one."""
@@ -141,6 +145,8 @@ KINDS: Mapping[str, Kind] = {
     "LSTM": Kind(_lstm, 2, ("Sigmoid", "Tanh", "Tanh")),
     "RNN": Kind(_rnn, 1, ("Tanh",)),
 }
+MOST_STEPS = 16
+"""Elements of a sequence that are imported one by one."""
 STATES = (5, 6)
 """The inputs that are the states at the beginning."""
 
@@ -150,15 +156,13 @@ def recurrent(call: OperatorCall) -> list[Tensor]:
     """One of ``KINDS``: all outputs ``[seq, directions, batch, hidden]``, and the last states."""
     kind, batch_first = KINDS[call.op_type], call.flag("layout")
     x = ops.transpose(call.x(0), 0, 1) if batch_first else call.x(0)
-    length = x.shape[0]
-    known_length = length.is_static and int(length) <= MOST_UNROLLED
-    require(known_length, f"its sequence of {length} is not known, or longer than {MOST_UNROLLED}")
     directions = _directions(call, kind)
     outputs, ends = [], []
     for at, (one, is_backward) in enumerate(directions):
-        state = tuple(_start(call, x, one, number, at) for number in range(kind.states))
-        steps, end = _run(partial(kind.step, one), x, state, call.maybe(4), is_backward)
-        outputs.append(ops.stack(steps, 0))
+        state = [_start(call, x, one, number, at) for number in range(kind.states)]
+        layer = Layer(partial(kind.step, one), one.inputs(x), call.maybe(4), is_backward)
+        output, end = layer.run(state)
+        outputs.append(output)
         ends.append(end)
     all_of = ops.stack(outputs, 1)
     last = [ops.stack([end[number] for end in ends], 0) for number in range(kind.states)]
@@ -177,24 +181,61 @@ def _start(call: OperatorCall, x: Tensor, one: Direction, number: int, at: int) 
 
 
 def _part(tensor: Tensor, at: int) -> Tensor:
+    if isinstance(tensor, ModelWeight):
+        return tensor.part(at)
     return ops.slice_tensor(tensor, (at,))
 
 
-def _run(
-    step: Step, x: Tensor, state: State, lengths: Tensor | None, is_backward: bool
-) -> tuple[list[Tensor], State]:
-    """The outputs of a direction in the order of the sequence, and its last state."""
-    count = int(x.shape[0])
-    outputs: dict[int, Tensor] = {}
-    for place in reversed(range(count)) if is_backward else range(count):
-        after = step(_part(x, place), state)
-        if lengths is None:
-            state, outputs[place] = after, after[0]
-            continue
-        inside = ops.unsqueeze(ops.greater(ops.cast(lengths, DType.int64), place), 1)
-        state = tuple(ops.where(inside, new, old) for new, old in zip(after, state, strict=True))
-        outputs[place] = ops.where(inside, after[0], 0.0)
-    return [outputs[place] for place in range(count)], state
+@dataclass(frozen=True)
+class Layer:
+    """One direction, and what it runs over.
+
+    Attributes:
+        step: From the part of an element and a state to the next state.
+        parts: Of all elements, ``[seq, batch, gates * hidden]``.
+        lengths: How many elements each sequence of the batch has; None if all are as long.
+        is_backward: Whether the last element comes first.
+    """
+
+    step: Step
+    parts: Tensor
+    lengths: Tensor | None
+    is_backward: bool
+
+    def run(self, state: Sequence[Tensor]) -> tuple[Tensor, Sequence[Tensor]]:
+        """The outputs in the order of the sequence, and the last state."""
+        length = self.parts.shape[0]
+        if length.is_static and int(length) <= MOST_STEPS:
+            return self._unrolled(int(length), state)
+        last = ops.reshape(ops.shape_to_tensor([length]), []) - 1
+
+        def turn(number: Tensor, before: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+            place = last - number if self.is_backward else number
+            after, output = self._step(ops.gather(self.parts, place, 0), place, before)
+            return after, [output]
+
+        end, (outputs,) = take_turns(length, state, turn)
+        if self.is_backward:
+            outputs = ops.gather(outputs, last - ops.range(0, length), 0)
+        return outputs, end
+
+    def _unrolled(self, length: int, state: Sequence[Tensor]) -> tuple[Tensor, Sequence[Tensor]]:
+        outputs: dict[int, Tensor] = {}
+        for place in reversed(range(length)) if self.is_backward else range(length):
+            number = known(np.array(place, np.int64))
+            state, outputs[place] = self._step(_part(self.parts, place), number, state)
+        return ops.stack([outputs[place] for place in range(length)], 0), state
+
+    def _step(
+        self, part: Tensor, place: Tensor, state: Sequence[Tensor]
+    ) -> tuple[list[Tensor], Tensor]:
+        """The next state, and the output; of a sequence that is over the state stays as it is."""
+        after = self.step(part, tuple(state))
+        if self.lengths is None:
+            return [*after], after[0]
+        inside = ops.unsqueeze(ops.greater(ops.cast(self.lengths, DType.int64), place), 1)
+        kept = [ops.where(inside, new, old) for new, old in zip(after, state, strict=True)]
+        return kept, ops.where(inside, after[0], 0.0)
 
 
 def _directions(call: OperatorCall, kind: Kind) -> list[tuple[Direction, bool]]:

@@ -29,6 +29,7 @@ def _grown(size: Dim, scale: float) -> Size:
     """
     if size.is_static:
         return math.floor(np.float32(int(size)) * np.float32(scale))
+    require(0 < scale < math.inf, f"a named size is scaled by {scale}")
     share = Fraction(scale).limit_denominator(MOST_FACTOR)
     require(np.float32(float(share)) == np.float32(scale), f"a named size is scaled by {scale}")
     return size_of(polynomial(size * share.numerator) // share.denominator)

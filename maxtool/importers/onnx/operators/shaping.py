@@ -69,7 +69,11 @@ def squeeze(call: OperatorCall) -> Tensor:
     x = call.x()
     ones = [axis for axis, dim in enumerate(x.shape) if dim == 1]
     axes = {axis_in(axis, x.rank) for axis in axes_given(call, ones)}
-    require(all(x.shape[axis] == 1 for axis in axes), f"not all of {sorted(axes)} are of size 1")
+    fits = all(x.shape[axis] == 1 or not x.shape[axis].is_static for axis in axes)
+    require(fits, f"not all of {sorted(axes)} are of size 1")
+    if any(not x.shape[axis].is_static for axis in axes):
+        claimed = [1 if axis in axes else dim for axis, dim in enumerate(x.shape)]
+        x = ops.rebind(x, claimed, "Squeeze needs sizes of 1")
     return ops.reshape(x, [dim for axis, dim in enumerate(x.shape) if axis not in axes])
 
 
@@ -105,7 +109,7 @@ def _piece_sizes(call: OperatorCall, whole: Dim) -> list[Size]:
     if "split" in call.attributes:
         return [*call.numbers("split")]
     count = call.number("num_outputs", len(call.results))
-    require(count > 0, "it has no outputs")
+    require(0 < count <= len(call.results), f"{count} pieces for {len(call.results)} outputs")
     if not whole.is_static:
         return [whole // count] * count
     each = -(-int(whole) // count)
