@@ -185,14 +185,25 @@ def test_every_node_that_does_not_fit_is_listed(tmp_path: Path) -> None:
         ([node("Tile", ["x", "huge"], ["a"])], "more than any memory has"),
         ([node("Constant", [], ["a"])], "a constant of nothing"),
         ([node("Softmax", ["x"], ["a"], axis="1")], "'axis' is of the wrong type"),
+        ([node("Split", ["x"], ["a"], num_outputs=1 << 40)], "pieces for 1 outputs"),
+        ([node("Relu", ["x"], ["huge"])], "gives 'huge' once more"),
+        ([node("OneHot", ["huge", "many", "huge"], ["a"])], "Unable to allocate"),
     ],
 )
 def test_hostile_graphs_end_in_one_message(
     nodes: list[onnx.NodeProto], message: str, tmp_path: Path
 ) -> None:
-    initializers = {"huge": np.array([1 << 31, 1 << 31], np.int64)}
+    initializers = {"huge": np.array([1 << 31, 1 << 31], np.int64), "many": np.array(1 << 45)}
     proto = model(nodes, [value("x", [2, 3])], ["a"], initializers)
     assert message in str(refused(proto, tmp_path))
+
+
+def test_names_that_are_there_twice_are_refused(tmp_path: Path) -> None:
+    nodes = [node("Relu", ["x"], ["a"])]
+    twice = [value("x", [2]), value("x", [3])]
+    assert "another input has its name" in str(refused(model(nodes, twice, ["a"]), tmp_path))
+    proto = model(nodes, twice[:1], ["a", "a"])
+    assert "another output has its name" in str(refused(proto, tmp_path))
 
 
 def test_a_tensor_larger_than_any_memory_is_refused(tmp_path: Path) -> None:

@@ -109,6 +109,7 @@ def input_types(
     problems: list[str] = []
     for info in inputs:
         try:
+            require(info.name not in types, "another input has its name")
             if is_sequence(info):
                 types |= sequence_items(info, shapes)
             else:

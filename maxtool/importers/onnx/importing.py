@@ -168,7 +168,9 @@ class _Importing:
             except KeyError:
                 self.problems.lines.append(f"output {info.name!r}: no node gives it")
                 continue
-            if value is not MISSING:
+            if info.name in tensors:
+                self.problems.lines.append(f"output {info.name!r}: another output has its name")
+            elif value is not MISSING:
                 self._enter(tensors, info.name, value)
         if not self.model.graph.output:
             self.problems.lines.append("the model has no outputs")

@@ -26,7 +26,7 @@ from maxtool.importers.onnx.survey import named
 from maxtool.importers.onnx.values import Sizes, Value, is_known
 
 # What the operations raise where operands do not fit them.
-MISFITS = (RefusedNode, ValueError, IndexError, TypeError, ArithmeticError)
+MISFITS = (RefusedNode, ValueError, IndexError, TypeError, ArithmeticError, MemoryError)
 
 
 class NodeRunner:
@@ -56,7 +56,7 @@ class NodeRunner:
                 self._problems.add(name, error)
                 results = [MISSING] * len(node.output)
             for output, value in zip(node.output, results, strict=False):
-                if output in scope.values:
+                if output and (output in scope.values or scope.initializer(output) is not None):
                     self._problems.add(name, RefusedNode(f"it gives {output!r} once more"))
                 if output:
                     scope.values[output] = value

@@ -113,7 +113,7 @@ class Host:
 
 
 def _in_words(said: str) -> str:
-    """What the runtime said, or of sizes that a graph claims to be the same what they are."""
+    """The runtime's last line, or the two sizes that a graph claims to be the same."""
     differ = CLAIM.search(said) if "match_cast" in said else None
     if differ is None:
         return last_line(said)
