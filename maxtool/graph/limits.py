@@ -107,6 +107,11 @@ SLIDING = ("conv1d", "conv2d", "conv3d", *chain.from_iterable(POOLS.values()))
 POSITIONED = ("add_positions", "rope")
 
 
+def _ranked(node: Node) -> Demands:
+    (axis,) = node.attributes["axes"]
+    yield node.inputs[0].shape[axis], node.attributes["k"]
+
+
 def _windows(node: Node) -> Demands:
     return ((dim, 1) for dim in node.outputs[0].shape[1:-1])
 
@@ -129,6 +134,7 @@ DEMANDS: Mapping[str, Callable[[Node], Demands]] = {
     "matmul": _elements(lambda node: [node.inputs[0].shape[-1]]),
     "range": _made,
     "slice": _slice,
+    "top_k": _ranked,
     **dict.fromkeys(SLIDING, _windows),
     **dict.fromkeys(NOT_OF_NOTHING, _elements(_reduced)),
 }

@@ -20,7 +20,7 @@ def _infer_top_k(x: TensorType, axes: tuple[int, ...], k: int) -> tuple[TensorTy
     _require_order(x)
     require(0 <= axis < x.rank, f"there is no axis {axis} in {x.rank} dimensions")
     size = x.shape[axis]
-    if k < 0 or not size.is_static or k > int(size):
+    if k < 0 or (size.is_static and k > int(size)):
         raise ValueError(f"axis {axis} is not known to have {k} elements; its size is {size}")
     sizes = [*x.shape[:axis], Dim(k), *x.shape[axis + 1 :]]
     return tuple(TensorType(dtype, sizes, x.device) for dtype in (x.dtype, DType.int64))
