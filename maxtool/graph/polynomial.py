@@ -95,7 +95,13 @@ class Polynomial:
         )
 
     def __floordiv__(self, divisor: int) -> Polynomial:
-        """Divided and rounded down: the terms that can be divided, and a quotient of the others."""
+        """Divided and rounded down: the terms that can be divided, and a quotient of the others.
+
+        A quotient that is divided once more is one of the product of both numbers.
+        """
+        if (inner := self._quotient()) is not None:
+            more = Polynomial.of(self.constant * inner.divisor)
+            return (inner.dividend + more) // (inner.divisor * divisor)
         whole = [(product, f // divisor) for product, f in self.terms if f % divisor == 0]
         rest = [(product, f) for product, f in self.terms if f % divisor]
         constant = dict(rest).get((), 0)
@@ -105,10 +111,24 @@ class Polynomial:
             return _sum(whole)
         return _sum([*whole, ((Quotient(left, divisor),), 1)])
 
+    def _quotient(self) -> Quotient | None:
+        """The quotient that this is, apart from a constant."""
+        parts = [(product, factor) for product, factor in self.terms if product]
+        if len(parts) != 1 or parts[0][1] != 1 or len(parts[0][0]) != 1:
+            return None
+        (atom,) = parts[0][0]
+        return atom if isinstance(atom, Quotient) else None
+
     def divided(self, divisor: Polynomial) -> Polynomial | None:
-        """The polynomial that times ``divisor`` is this one, if ``divisor`` is a single product."""
-        if len(divisor.terms) != 1:
-            return _sum([((), 1)]) if self == divisor else None
+        """The polynomial that times ``divisor`` is this one; None if none is found.
+
+        Of a divisor of several products only one that is a single product is.
+        """
+        if not divisor.terms:
+            return None
+        if len(divisor.terms) > 1:
+            leading = Polynomial(self.terms[:1]).divided(Polynomial(divisor.terms[:1]))
+            return leading if leading is not None and leading * divisor == self else None
         ((factors, number),) = divisor.terms
         parts = [_without(product, factors) for product, _ in self.terms]
         if any(part is None for part in parts) or any(f % number for _, f in self.terms):

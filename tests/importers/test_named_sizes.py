@@ -85,6 +85,23 @@ def test_ends_that_no_dimension_reaches(tmp_path: Path) -> None:
     require_equal(proto, images((1, 4, 5)), tmp_path)
 
 
+def test_sizes_are_divided_by_sums_and_again_and_again(tmp_path: Path) -> None:
+    """Heads of a sequence that convolutions made shorter, whose size was computed otherwise."""
+    nodes = [
+        node("AveragePool", ["x"], ["a"], kernel_shape=[1, 2], strides=[1, 2]),
+        node("AveragePool", ["a"], ["b"], kernel_shape=[1, 2], strides=[1, 2]),
+        node("Slice", ["b", "one", "end", "three"], ["c"]),
+        node("Shape", ["x"], ["shape"]),
+        node("Slice", ["shape", "three", "four"], ["width"]),
+        node("Div", ["width", "four"], ["fourth"]),
+        node("Sub", ["fourth", "one"], ["less"]),
+        node("Concat", ["less", "free", "three"], ["wanted"], axis=0),
+        node("Reshape", ["c", "wanted"], ["y"]),
+    ]
+    numbers = {"one": [1], "three": [3], "four": [4], "free": [-1], "end": [1 << 60]}
+    require_equal(of_images(nodes, numbers), images((1, 2, 9), (2, 3, 20)), tmp_path)
+
+
 def test_question_marks_are_different_sizes(tmp_path: Path) -> None:
     nodes = [node("Conv", ["x", "f"], ["y"])]
     proto = of_images(nodes)

@@ -174,7 +174,7 @@ def _between(call: OperatorCall, x: Tensor, axis: int, bounds: tuple[Size, Size,
     if whole.is_static:
         _bound(call, stop, int(whole))
     else:
-        inside = isinstance(whole.value, str) and {*first.names(), *stop.names()} <= {whole.value}
+        inside = {*first.names(), *stop.names()} <= {*whole.names()}
         inside = inside and is_never_negative(whole.polynomial - stop.polynomial)
         why = f"whether {first} to {stop} is inside a dimension of {whole} is not known in advance"
         require(inside, f"{why}; --shape gives sizes")
