@@ -129,7 +129,7 @@ class Case:
         assert self.usual is not None
         if wrong := self._computes_wrong(self.usual):
             yield f"{self.row}: {wrong}"
-        if "gguf" in self.row.more and (wrong := self.conversion(self.usual.recipe)):
+        if self.is_converted and (wrong := self.conversion(self.usual.recipe)):
             yield f"{self.row}: {wrong}"
 
     def _computes_wrong(self, reading: Reading) -> str | None:
@@ -145,14 +145,23 @@ class Case:
 
     def _writes_wrong(self, reading: Reading) -> str | None:
         """Return the problems with the conversion of the checkpoint to the other dialect."""
-        if "gguf" not in self.row.more or self.usual is None:
+        if not self.is_converted or self.usual is None:
             return None
         if _writes(self.usual) == _writes(reading):
             return None
         return self.conversion(reading.recipe)
 
+    @property
+    def is_converted(self) -> bool:
+        """Return whether what it converts to is known; a folder that has no form in GGUF."""
+        return "gguf" in self.row.more or (
+            self.usual is not None and not self.usual.recipe.knows("gguf")
+        )
+
     def conversion(self, recipe: Recipe) -> str | None:
-        """Convert into the other dialect, and compare with what was recorded."""
+        """Convert into the other dialect, if there is one, and compare with what was recorded."""
+        if not recipe.knows("gguf"):
+            return self._back(recipe)
         if self.checkpoint.format == "gguf":
             is_other = self.row.is_encoder and recipe.name != self.source
             return None if is_other else self._back(recipe)
@@ -165,6 +174,7 @@ class Case:
     def _back(self, recipe: Recipe) -> str | None:
         output = self.folder / "back"
         shutil.rmtree(output, ignore_errors=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         convert(prepare(Request(self.checkpoint.path, output, recipe=recipe.name)))
         differences = folder_differences(self.row, output, is_own=recipe.name == self.source)
         if wrong := next(differences, None):
@@ -204,7 +214,8 @@ def _alike(left: Reading, right: Reading) -> bool:
 def _writes(reading: Reading) -> str:
     """All that decides what a checkpoint converts to."""
     recipe, values = reading.recipe, reading.values
-    target: Any = "hf" if reading.checkpoint.format == "gguf" else "gguf"
+    is_folder = reading.checkpoint.format == "gguf" or not recipe.knows("gguf")
+    target: Any = "hf" if is_folder else "gguf"
     shapes = {name: binding.shape for name, binding in reading.plan.parameters.items()}
     keys = list(written_keys(recipe, target, values, dict.fromkeys(EXTRA, 0)).items())
     notes = written_notes(recipe, target, values)

@@ -19,6 +19,18 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "qwen3_5_moe_fused * weights*",
         "qwen3_5_moe_fused * match/hf/requires*",
     ),
+    "a folder of which GGUF has no form is written with the configuration that it has": (
+        "codegen * constants/hf*",
+        "cwm * constants/hf*",
+        "flex_olmo * constants/hf*",
+        "gpt_neo * constants/hf*",
+        "gptj * constants/hf*",
+        "helium * constants/hf*",
+        "hyperclovax * constants/hf*",
+        "opt * constants/hf*",
+        "persimmon * constants/hf*",
+        "vaultgemma * constants/hf*",
+    ),
     "all files say how large a head is": ("ministral3 * config/head_dim/default/*",),
     "a spelling of an activation that other families' recordings have": (
         "phi drop config/hidden_act/hf/values/*",

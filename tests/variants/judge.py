@@ -19,6 +19,7 @@ from maxtool.recipe import Recipe, find_recipe, load_recipe, plan, resolve_confi
 from maxtool.recipe.expressions import same
 from maxtool.recipe.plan import shown
 from maxtool.weights import Checkpoint, open_checkpoint
+from tests.data.random_families import WITHOUT_GGUF
 from tests.data.seeded import Config
 from tests.recipe import test_recorded_keys
 from tests.variants import gguf_files, gguf_keys
@@ -263,7 +264,8 @@ def _cases(family: str, folder: Path) -> Iterator[Case]:
             continue
         own = folder / f"case{index}"
         # What is converted is opened again then, with the configuration beside it.
-        files = Files(own) if "gguf" in row.more else shared
+        is_converted = "gguf" in row.more or family in WITHOUT_GGUF
+        files = Files(own) if is_converted else shared
         checkpoint = files.checkpoint(row)
         recipe = recipe or find_recipe(checkpoint)
         usual = read(recipe, checkpoint, row)

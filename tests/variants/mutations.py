@@ -113,7 +113,7 @@ def swaps(tables: Table) -> Iterator[Mutation]:
     """
     for dialect, rules in tables.get("weights", {}).items():
         kinds: dict[str, list[str]] = {}
-        for target, rule in rules.items():
+        for target, rule in rules.items() if isinstance(rules, dict) else ():
             if rule and "." in target:
                 kinds.setdefault(f"{target[-5:]}{'norm' in target}", []).append(target)
         for alike in kinds.values():

@@ -27,6 +27,21 @@ BUFFERS: Mapping[str, tuple[str, ...]] = {
         for part in ("vision_tower", "multi_modal_projector")
     ),
     "falcon": ("transformer.h.0.self_attention.rotary_emb.inv_freq",),
+    "codegen": ("transformer.h.0.attn.causal_mask", "transformer.h.0.attn.embed_positions"),
+    "ernie4_5_moe": (
+        *("model.mtp_block.0.x.weight", "model.mtp_emb_norm.0.weight"),
+        *("model.mtp_hidden_norm.0.weight", "model.mtp_linear_proj.0.weight"),
+        "model.layers.0.self_attn.rotary_emb.inv_freq",
+    ),
+    "exaone_moe": ("mtp.norm.weight", "model.layers.0.self_attn.rotary_emb.inv_freq"),
+    "gpt_neo": (
+        *("transformer.h.0.attn.attention.bias", "transformer.h.0.attn.attention.masked_bias"),
+    ),
+    "gptj": (
+        *("transformer.h.0.attn.bias", "transformer.h.0.attn.masked_bias"),
+        "transformer.h.0.attn.embed_positions",
+    ),
+    "persimmon": ("model.layers.0.self_attn.rotary_emb.inv_freq",),
     "gpt2": ("transformer.h.0.attn.bias", "transformer.h.0.attn.masked_bias"),
     "gpt_neox": (
         "gpt_neox.layers.0.attention.bias",
@@ -52,7 +67,9 @@ NAMES: Mapping[str, tuple[Callable[[str], str], ...]] = {
         lambda name: name.replace("language_model.model.", "model.language_model."),
         lambda name: name.replace("lm_head.", "language_model.lm_head."),
     ),
+    "bloom": (lambda name: name.removeprefix("transformer."),),
     "gpt2": (lambda name: name.removeprefix("transformer."),),
+    "opt": (lambda name: name.removeprefix("model."),),
     "nomic_bert": (lambda name: f"bert.{name}", lambda name: f"nomic_bert.{name}"),
     "roberta": (lambda name: f"roberta.{_gamma(name)}",),
 }
@@ -63,6 +80,12 @@ HEADS: Mapping[str, tuple[str, str]] = {
     "falcon": ("lm_head.weight", "transformer.word_embeddings.weight"),
     "gemma3": ("language_model.lm_head.weight", "language_model.model.embed_tokens.weight"),
     "gpt2": ("lm_head.weight", "transformer.wte.weight"),
+    **dict.fromkeys(
+        ("codegen", "gpt_bigcode", "gpt_neo", "gptj", "mpt"),
+        ("lm_head.weight", "transformer.wte.weight"),
+    ),
+    "bloom": ("lm_head.weight", "transformer.word_embeddings.weight"),
+    "opt": ("lm_head.weight", "model.decoder.embed_tokens.weight"),
     "gpt_neox": ("embed_out.weight", "gpt_neox.embed_in.weight"),
 }
 HEAD = ("lm_head.weight", "model.embed_tokens.weight")
