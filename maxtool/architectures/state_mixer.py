@@ -1,4 +1,4 @@
-"""What layers share that keep a matrix for each head: projections, convolutions and the state."""
+"""Base of layers that keep a matrix for each head: projections, convolutions and the state."""
 
 from __future__ import annotations
 

@@ -264,6 +264,12 @@ def _write_multi_query(value: int, values: Values) -> Raws:
     return value == 1, value
 
 
+def _write_paired(value: Any, values: Values) -> Raws:  # noqa: ANN401
+    if value is not None and not values["rope_mscale_all_dim"]:
+        raise Unspellable
+    return (value,)
+
+
 FIELD_CODECS: Mapping[str, Codec] = {
     "reciprocal": _number(lambda x, _: 1 / x, lambda y, _: 1 / y),
     "rsqrt": _number(lambda x, _: x**-0.5, lambda y, _: y**-2, whole=True),
@@ -344,7 +350,7 @@ FIELD_CODECS: Mapping[str, Codec] = {
     "paired_mscale": Codec(
         # Transformers takes no notice of it without the other factor.
         read=lambda raws, values: raws[0] if values["rope_mscale_all_dim"] else None,
-        write=lambda value, _: (value,),
+        write=_write_paired,
         types=("float",),
         needs={"rope_mscale_all_dim": NUMBER_OR_NULL},
     ),

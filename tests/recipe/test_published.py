@@ -60,6 +60,13 @@ def test_published_configurations_pass(tmp_path: Path, name: str) -> None:
     assert problems(DecoderConfig(**found.values)) == []
 
 
+def test_a_hybrid_without_experts_says_so(tmp_path: Path) -> None:
+    """Write what transformers would fill in otherwise: eight experts."""
+    recipe, found = resolved(tmp_path, PUBLISHED["granite-4.0-h-micro"]["config"])
+    keys = written_keys(recipe, "hf", found.values)
+    assert (keys["num_local_experts"], keys["num_experts_per_tok"]) == (0, 0)
+
+
 def test_every_decoder_is_in_the_documents_with_what_it_fits() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "models.md").read_text()
     page = page.partition("## Encoders")[0]
