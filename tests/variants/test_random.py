@@ -20,7 +20,7 @@ from tests.variants.rows import ALLOWED, RANDOM, Files, error, inputs, rows
 KINDS = ("llama", "bert")
 # Keys that have no usual value here; and what is not used, or decides shapes that the file tells.
 REQUIRED = {"hidden_size", "intermediate_size", "max_position_embeddings", "n_embd", "n_head"} | {
-    *("n_heads", "n_layer", "num_attention_heads", "num_hidden_layers", "text_config"),
+    *("n_heads", "n_layer", "num_heads", "num_attention_heads", "num_hidden_layers", "text_config"),
     "vocab_size",
 }
 UNUSED = {
