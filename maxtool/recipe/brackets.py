@@ -14,7 +14,7 @@ from typing import Any
 CHOICE = re.compile(r"\[([^\[\]]*)\]")
 MAX_RULES = 64  # of one line
 # Sections of [weights.*] that are not rules.
-OTHERS = frozenset({"drop", "refuse", "rename"})
+OTHERS = frozenset({"drop", "past_layers", "refuse", "rename"})
 
 
 def written_out(data: Mapping[str, Any]) -> dict[str, Any]:

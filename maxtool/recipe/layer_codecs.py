@@ -272,11 +272,22 @@ def _every(every: Any, values: Values) -> Any:  # noqa: ANN401
 
 
 def _read_recurrent(raws: Raws, values: Values) -> Any:  # noqa: ANN401
-    """Read flags of layers without attention, or where there are none as of their period."""
+    """Read flags of layers without attention, or where there are none as of their period.
+
+    Layers that predict further tokens are listed behind the others, as such with attention.
+    """
     listed, every = raws
     if not isinstance(listed, list | tuple):
         return _every(every, values) if listed is None else listed
+    if not any(listed[values["n_layers"] :]):
+        listed = listed[: values["n_layers"]]
     return [not flag if isinstance(flag, bool) else flag for flag in listed]
+
+
+def _read_computed(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
+    """Read how many layers there are beside those that predict further tokens."""
+    count, predicted = raws
+    return None if count is None else count - (predicted or 0)
 
 
 def _read_with_heads(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
@@ -337,6 +348,12 @@ LAYER_CODECS: Mapping[str, Codec] = {
         write=lambda flags, _: ([not flag for flag in flags], QWEN3_NEXT_PERIOD),
         types=("flags",),
         keys=("any", "any"),
+    ),
+    "layers_before_predicted": Codec(
+        read=_read_computed,
+        write=lambda value, _: (value, None),
+        types=("int",),
+        keys=("int", "count"),
     ),
     "layers_with_heads": Codec(
         _read_with_heads, _write_with_heads, ("flags",), needs={"n_kv_heads": NUMBER}

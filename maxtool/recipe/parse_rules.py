@@ -14,12 +14,18 @@ from maxtool.recipe.rule import Rule, Rules
 from maxtool.recipe.step import Step
 
 RULE_KEYS = frozenset({"from", "op", "ops", "over", "part", "tie", "when", "lost"})
-RULES_KEYS = frozenset({"drop", "refuse", "rename"})
+RULES_KEYS = frozenset({"drop", "past_layers", "refuse", "rename"})
 
 
 def rules(where: str, table: Table, problems: Problems) -> Rules:
     """All rules of one dialect; ``where`` is their section's name, for problems."""
-    drop = problems.strings(f"{where}.drop", table, "drop")
+    lists = {
+        name: tuple(
+            problems.pattern(f"{where}.{name}", text)
+            for text in problems.strings(f"{where}.{name}", table, name)
+        )
+        for name in ("drop", "past_layers")
+    }
     refuse = problems.table(f"{where}.refuse", table.get("refuse", {}))
     return Rules(
         rules=tuple(
@@ -28,7 +34,7 @@ def rules(where: str, table: Table, problems: Problems) -> Rules:
             if target not in RULES_KEYS
             for way in _ways(value)
         ),
-        drop=tuple(problems.pattern(f"{where}.drop", text) for text in drop),
+        **lists,
         refuse={
             problems.pattern(f"{where}.refuse", text): problems.text(where, reason)
             for text, reason in refuse.items()

@@ -65,6 +65,7 @@ class Rules:
 
     rules: tuple[Rule, ...]
     drop: tuple[Pattern, ...] = ()  # tensors that are not needed to run
+    past_layers: tuple[Pattern, ...] = ()  # tensors of a ``{layer}`` that n_layers does not count
     # Tensors that say the model is not supported, with the reason.
     refuse: Mapping[Pattern, str] = field(default_factory=dict)
     rename: tuple[Rename, ...] = ()  # other spellings of names, applied in order before all else

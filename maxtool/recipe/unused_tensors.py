@@ -10,7 +10,7 @@ def classify_unused(made: Plan) -> None:
     """Put every tensor that no parameter uses where it belongs."""
     rules = made.recipe.rules[made.dialect]
     read = {computed.tensor for computed in made.recipe.computed[made.dialect]}
-    passed = made.claimed | read | _set_aside(made)
+    passed = made.claimed | read | _set_aside(made) | _past_layers(made)
     idle: list[str] = []
     for name, tensor in made.tensors.items():
         if name in passed:
@@ -34,6 +34,23 @@ def _set_aside(made: Plan) -> set[str]:
         made.dropped += left
         made.notes.append(f"{aside.note}: {len(left)} tensors")
     return set(left)
+
+
+def _past_layers(made: Plan) -> set[str]:
+    """The tensors of layers behind the last, which predict further tokens; noted if any."""
+    numbers: dict[str, int] = {}
+    for pattern in made.recipe.rules[made.dialect].past_layers:
+        for name in made.tensors:
+            layer = (pattern.match(name) or {}).get("layer", -1)
+            if layer >= made.config["n_layers"]:
+                numbers[name] = layer
+    if numbers:
+        made.dropped += numbers
+        layers = ", ".join(map(str, sorted(set(numbers.values()))))
+        made.notes.append(
+            f"layer {layers} predicts further tokens and is not computed: {len(numbers)} tensors"
+        )
+    return set(numbers)
 
 
 def _is_duplicate(made: Plan, name: str) -> bool:

@@ -96,11 +96,21 @@ def _rules(recipe: Recipe) -> Iterator[str]:
                 yield f"{where}: {problem}"
 
 
+def _past_layers(recipe: Recipe) -> Iterator[str]:
+    for dialect in DIALECTS:
+        for pattern in recipe.rules[dialect].past_layers:
+            where = f"weights.{dialect}.past_layers: {pattern.text!r}"
+            if pattern.indices != {"layer"}:
+                yield f"{where} needs the index {{layer}}, and no other"
+            if "n_layers" not in recipe.fields:
+                yield f"{where} needs the field n_layers"
+
+
 def _names(rule: Rule) -> Iterator[str]:
     own = rule.target.indices | ({rule.over} if rule.over else set())
     for source in rule.sources:
         if source.wild or rule.target.wild:
-            yield "'*' may only stand in drop and refuse"
+            yield "'*' may only stand in drop, past_layers and refuse"
         for index in sorted(source.indices - own):
             yield f"{source.text!r} has the unknown index {{{index}}}"
         for index in sorted(own - source.indices):
@@ -198,5 +208,6 @@ CHECKS: tuple[Callable[[Recipe], Iterator[str]], ...] = (
     _computed,
     _targets,
     _rules,
+    _past_layers,
     _inverses,
 )

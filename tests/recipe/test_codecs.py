@@ -52,7 +52,7 @@ def periodic(most: int = LAYERS + 1) -> st.SearchStrategy[tuple[bool, ...]]:
 
 
 def stepped() -> st.SearchStrategy[tuple[bool, ...]]:
-    """Every so manieth layer, from some layer on."""
+    """Every n-th layer, from some layer on."""
     return st.tuples(st.integers(1, LAYERS), st.integers(0, LAYERS)).map(
         lambda of: tuple((i + 1) % of[0] == 0 and i >= of[1] for i in range(LAYERS))
     )
@@ -83,6 +83,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "mup_embedding": st.sampled_from([1.0, 96**0.5]),
     "unit_mscale": st.just(1.0),
     "paired_mscale": FACTORS,
+    "layers_before_predicted": SIZES,
     "outside_table": SIZES,
     "window_if_switched": st.none() | SIZES,
     "falcon_block": st.sampled_from(["pre", "parallel", "parallel_shared"]),

@@ -36,6 +36,13 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     "every file says which layers have attention": (
         "_delta_net * config/attention_layers/gguf/default",
     ),
+    "tests/recipe/test_predicted_layers.py has files with such layers": (
+        "glm4_moe drop config/n_layers",
+        "exaone_moe drop config/n_layers",
+        "solar_open drop config/n_layers*",
+        "* set config/n_layers/gguf/keys/1 to *",
+        "* drop weights/*/past_layers",
+    ),
     "all files say how large a head is": ("ministral3 * config/head_dim/default/*",),
     "a spelling of an activation that other families' recordings have": (
         "phi drop config/hidden_act/hf/values/*",

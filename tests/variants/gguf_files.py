@@ -39,7 +39,7 @@ def converted(case: Case) -> Iterator[Checkpoint]:
     ours = {key.partition(".")[2] for key in file.metadata.keys() - theirs.keys()}
     if file.metadata.keys() ^ theirs.keys() and ours <= SIZES:
         keys = {k: file.metadata[k] if k in file.metadata else np.uint32(theirs[k]) for k in theirs}
-        yield _rewritten(file, keys, case.folder / "theirs.gguf")
+        yield rewritten(file, keys, case.folder / "theirs.gguf")
 
 
 def untied(case: Case) -> Iterator[Case]:
@@ -62,7 +62,7 @@ def recognised(case: Case, recipe: Recipe) -> Iterator[Case]:
     alone = dataclasses.replace(case.row, more={})
     for index, values in enumerate(itertools.product(*told.values())):
         keys = {**case.checkpoint.metadata, **dict(zip(told, values, strict=True))}
-        file = _rewritten(case.checkpoint, keys, case.folder / f"told{index}.gguf")
+        file = rewritten(case.checkpoint, keys, case.folder / f"told{index}.gguf")
         yield Case(alone, file, read(recipe, file, alone), case.folder, recipe.name, recipe.name)
 
 
@@ -78,7 +78,7 @@ def first_files(case: Case) -> Iterator[Case]:
 
 def with_tensors(file: Checkpoint, names: Sequence[str], output: Path) -> Checkpoint:
     """A GGUF file with further tensors."""
-    return _rewritten(file, file.metadata, output, names)
+    return rewritten(file, file.metadata, output, names)
 
 
 def _convert(case: Case, output: Path) -> Checkpoint:
@@ -86,9 +86,10 @@ def _convert(case: Case, output: Path) -> Checkpoint:
     return open_checkpoint(output)
 
 
-def _rewritten(
+def rewritten(
     file: Checkpoint, keys: Mapping[str, Any], output: Path, names: Sequence[str] = ()
 ) -> Checkpoint:
+    """A GGUF file with other keys, and with further tensors."""
     more = tensors({name: [2] for name in names}, 0.0)
     specs = [TensorSpec(i.name, i.dtype, i.shape, i.encoding) for i in file.tensors.values()]
     specs += [TensorSpec(name, DType.float32, array.shape) for name, array in more.items()]
