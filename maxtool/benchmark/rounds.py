@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from maxtool.benchmark.cases import Settings, cases_of
+from maxtool.benchmark.cases import TASKS, Settings, cases_of
 from maxtool.benchmark.processes import Process, started
 from maxtool.benchmark.results import (
     Benchmark,
@@ -97,7 +97,7 @@ def _round(artifact: Benchmarked, turns: Turns, settings: Settings) -> None:
         artifact.load.add(time.perf_counter() - began - process.rested)
         artifact.checksums.add(loaded["checksums"])
         artifact.threads.add(loaded["threads"])
-        if artifact.manifest.task is not None:
+        if artifact.manifest.task in TASKS:
             length = min(FIRST, artifact.manifest.context or FIRST)
             artifact.first.add(process.ask("first", length=length)["seconds"])
         for measured in artifact.cases:

@@ -96,7 +96,7 @@ def _instructions(target: Mapping[str, object]) -> str:
 def _loading(benchmark: Benchmark) -> Sheet:
     """Loading, the first result, and memory."""
     tasks = [artifact.manifest.task for artifact in benchmark.artifacts]
-    firsts = dict.fromkeys(FIRST[task] for task in tasks if task is not None)
+    firsts = dict.fromkeys(FIRST[task] for task in tasks if task in FIRST)
     first = " or ".join(firsts)
     headers = ["load", "checksums", *([first] if first else []), "anonymous", "mapped"]
     rows = [_loaded(artifact, has_first=bool(first)) for artifact in benchmark.artifacts]

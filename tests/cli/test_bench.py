@@ -22,6 +22,7 @@ from maxtool.cli.app import app
 from maxtool.cli.output import Output
 from maxtool.cli.pages import kernel_chart
 from maxtool.runtime.loader.host import TILES
+from tests.artifact.test_image_encoders import made, written
 from tests.runtime import tiny_artifact
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -289,3 +290,12 @@ def test_an_artifact_that_cannot_run(name: str, artifacts: Path, tmp_path: Path)
     done = invoke("bench", folder, "--rounds", 1, "--threads", 1)
     assert done.exit_code == code
     assert message in " ".join(done.stderr.split())
+
+
+def test_a_model_of_images(tmp_path: Path) -> None:
+    """Measure its functions at their least sizes: it has no first token."""
+    made(written(tmp_path / "model", "ViT-classifier"))
+    done = invoke("bench", tmp_path / "compiled", "--rounds", 1, "--threads", 1, "--quiet")
+    assert done.exit_code == 0, done.output
+    assert "forward batch=1" in done.output
+    assert "first" not in done.output

@@ -33,7 +33,7 @@ def run(
     ]
     node = helper.make_node(op, names, list(outputs), **attributes)
     proto = model([node], infos, outputs, constants)
-    return in_compiled(import_model(open_model(saved(proto, folder))), inputs)
+    return in_compiled(import_model(open_model(saved(proto, folder))))(inputs)
 
 
 @pytest.mark.parametrize("points", [16, 15])
