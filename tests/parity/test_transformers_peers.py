@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from maxtool.weights.checkpoint import open_checkpoint
 from tests.data.random_configs import FAMILIES, LONGEST, configurations, is_supported
+from tests.effort import sampled
 from tests.parity.measure import error
 from tests.parity.peers import cached, forward, load, saved, shaken, torch
 from tests.parity.traced import TracedModel
@@ -26,7 +27,7 @@ AMPLIFIED = 10
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("model_type", FAMILIES)
+@pytest.mark.parametrize("model_type", sampled(FAMILIES, "lfm2"))
 @settings(max_examples=10, suppress_health_check=[*HealthCheck])
 @given(data=st.data())
 def test_the_same_as_transformers(torch: Any, model_type: str, data: st.DataObject) -> None:
