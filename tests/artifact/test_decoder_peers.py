@@ -22,6 +22,7 @@ from maxtool.errors import ConfigurationError
 from maxtool.runtime import loader
 from tests.artifact.measure import BOUND, Array, error
 from tests.data.random_configs import FAMILIES, GRANTED, LONGEST, configurations, is_supported
+from tests.data.random_families import WITHOUT_GGUF
 from tests.effort import sampled
 from tests.parity.peers import cached, forward, load, saved, single, torch
 
@@ -29,13 +30,18 @@ __all__ = ["torch"]  # the fixture
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("unoptimised")]
 
+SOURCES = [
+    (family, dialect)
+    for family in FAMILIES
+    for dialect in ("hf", "gguf")
+    if dialect == "hf" or family not in WITHOUT_GGUF
+]
 # What is refused: values that GGUF cannot say.
 REFUSED = ("has no spelling in gguf",)
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("dialect", ["hf", "gguf"])
-@pytest.mark.parametrize("model_type", sampled(FAMILIES, "lfm2"))
+@pytest.mark.parametrize(("model_type", "dialect"), sampled(SOURCES, ("lfm2", "gguf")))
 @settings(max_examples=2, suppress_health_check=[*HealthCheck])
 @given(data=st.data())
 def test_the_same_as_transformers(

@@ -659,6 +659,15 @@ FURTHER: Mapping[str, Callable[[Draw], Config]] = {
     "granitemoehybrid": _granitemoehybrid,
     "granitehybrid": _granitehybrid,
 }
+# Families that are one model type.
+MODEL_TYPES = {"granitehybrid": "granitemoehybrid"}
+
+
+def type_of(family: str) -> str:
+    """The model type of a family's configurations."""
+    return MODEL_TYPES.get(family, family)
+
+
 # Those that GGUF has no form of.
 WITHOUT_GGUF = (
     "codegen",

@@ -38,7 +38,7 @@ from tests.data.random_configs import (
     published,
     sayable,
 )
-from tests.data.random_families import WITHOUT_GGUF
+from tests.data.random_families import WITHOUT_GGUF, type_of
 from tests.data.record_gguf import convert
 from tests.data.seeded import (
     PADDED,
@@ -73,8 +73,7 @@ SAID: dict[str, Config] = {
     "dots1": {"scoring_func": "sigmoid"},
     "minimax_m2": {"scoring_func": "sigmoid"},
 }
-# Families that are one model type, and what published configurations call the kinds of layers.
-MODEL_TYPES = {"granitehybrid": "granitemoehybrid"}
+# What published configurations call the kinds of layers.
 KINDS = {"linear_attention": "mamba", "full_attention": "attention"}
 
 
@@ -125,11 +124,6 @@ def norm_of(model_type: str) -> float:
     """What the weights of a family's norms are around."""
     around_zero = "gemma" in model_type or model_type.startswith(("qwen3_next", "qwen3_5"))
     return 0.0 if around_zero else 1.0
-
-
-def type_of(family: str) -> str:
-    """The model type of a family's configurations."""
-    return MODEL_TYPES.get(family, family)
 
 
 class Peer:
