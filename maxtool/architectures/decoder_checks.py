@@ -120,6 +120,13 @@ def _mixers(config: DecoderConfig) -> Iterator[str]:
         yield f"state_heads {heads} is not a multiple of state_key_heads {key_heads}"
 
 
+def _biased(config: DecoderConfig) -> Iterator[str]:
+    """Refuse what is not the same for scores that are all larger by as much."""
+    for name in ("attention_softcap", "attention_sinks"):
+        if config.position == "alibi" and getattr(config, name):
+            yield f"{name} with linear biases of positions"
+
+
 def _source(config: DecoderConfig) -> Iterator[str]:
     if config.source_positions is not None and config.block != "pre":
         yield f"source_positions with block {config.block!r}: an encoder goes with 'pre' alone"
@@ -134,6 +141,7 @@ RULES: tuple[Rule, ...] = (
     *rope_checks.RULES,
     _norms_and_windows,
     _mixers,
+    _biased,
     _source,
     *expert_checks.RULES,
 )

@@ -107,6 +107,14 @@ def test_what_a_scaling_needs(changes: dict[str, Any], found: list[str]) -> None
         ),
         ({"position": "learned", "rotary_dim": 2}, "rotary_dim with learned positions"),
         (
+            {"position": "alibi", "attention_softcap": 3.0},
+            "attention_softcap with linear biases of positions",
+        ),
+        (
+            {"position": "alibi", "attention_sinks": True},
+            "attention_sinks with linear biases of positions",
+        ),
+        (
             {"n_experts": 2, "n_experts_used": 3},
             "n_experts_used 3 is more than n_experts 2",
         ),

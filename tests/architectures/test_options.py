@@ -214,6 +214,8 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
         result["sliding_layers"] = draw(layers)
         if chosen["position"] == "rope":
             result["rope_local_theta"] = draw(st.none() | st.floats(10, 1000))
+    if chosen["position"] == "alibi":
+        result["attention_softcap"] = None
     if chosen["position"] == "rope":
         result |= {"rotary_dim": 2 * dim, "rope_layers": draw(layers)}
     if draw(st.booleans()):
