@@ -661,6 +661,8 @@ FURTHER: Mapping[str, Callable[[Draw], Config]] = {
 }
 # Families that are one model type.
 MODEL_TYPES = {"granitehybrid": "granitemoehybrid"}
+# Their recipes are told by tensors, and not by configurations alone.
+BY_TENSORS = ("granitehybrid", "granitemoehybrid")
 
 
 def type_of(family: str) -> str:

@@ -15,6 +15,7 @@ from maxtool.errors import ConfigurationError
 from maxtool.recipe import find_recipe, resolve_config
 from maxtool.weights import Checkpoint, open_checkpoint
 from tests.data.random_configs import FAMILIES
+from tests.data.random_families import BY_TENSORS
 
 pytestmark = pytest.mark.peers
 
@@ -30,10 +31,8 @@ GIVEN: dict[str, dict[str, Any]] = {
 # More layers and experts than the defaults have: what too few tensors cannot be is refused.
 TENSORS = {f"none.{index}": np.zeros(1, np.float32) for index in range(130)}
 
-COMPARED = [*FAMILIES, *ENCODERS]
-# Whose recipes are told by tensors, which there are none of here; `variants/test_random.py` leaves
-# out keys of whole models of theirs.
-BY_TENSORS = ("granitehybrid", "granitemoehybrid")
+# There are no tensors here; `variants/test_random.py` leaves out keys of whole models.
+COMPARED = [name for name in (*FAMILIES, *ENCODERS) if name not in BY_TENSORS]
 
 
 def recipe_values(checkpoint: Checkpoint) -> object:
@@ -51,7 +50,7 @@ def shorter(config: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("model_type", [name for name in COMPARED if name not in BY_TENSORS])
+@pytest.mark.parametrize("model_type", COMPARED)
 def test_defaults_are_those_of_transformers(model_type: str, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     transformers.logging.set_verbosity_error()
