@@ -14,7 +14,7 @@ from typing import Any
 CHOICE = re.compile(r"\[([^\[\]]*)\]")
 MAX_RULES = 64  # of one line
 # Sections of [weights.*] that are not rules.
-OTHERS = frozenset({"drop", "past_layers", "refuse", "rename"})
+NOT_RULES = frozenset({"drop", "past_layers", "refuse", "rename"})
 
 
 def written_out(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def _rules(table: Any) -> Any:  # noqa: ANN401 - whatever TOML holds
         return table
     rules: dict[str, Any] = {}
     for target, rule in table.items():
-        for name, made in _each(target, rule) if target not in OTHERS else [(target, rule)]:
+        for name, made in _each(target, rule) if target not in NOT_RULES else [(target, rule)]:
             if name in rules:
                 raise ValueError(f"{name!r} is there twice: {target!r} stands for it too")
             rules[name] = made

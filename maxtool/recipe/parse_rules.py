@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from maxtool.recipe.brackets import NOT_RULES
 from maxtool.recipe.expressions import is_number
-from maxtool.recipe.name_patterns import Rename
+from maxtool.recipe.name_patterns import Pattern, Rename
 from maxtool.recipe.old_words import replaced
 from maxtool.recipe.operations import OPERATIONS
 from maxtool.recipe.problems import Problems, Table
@@ -14,33 +15,34 @@ from maxtool.recipe.rule import Rule, Rules
 from maxtool.recipe.step import Step
 
 RULE_KEYS = frozenset({"from", "op", "ops", "over", "part", "tie", "when", "lost"})
-RULES_KEYS = frozenset({"drop", "past_layers", "refuse", "rename"})
 
 
 def rules(where: str, table: Table, problems: Problems) -> Rules:
     """All rules of one dialect; ``where`` is their section's name, for problems."""
-    lists = {
-        name: tuple(
-            problems.pattern(f"{where}.{name}", text)
-            for text in problems.strings(f"{where}.{name}", table, name)
-        )
-        for name in ("drop", "past_layers")
-    }
+    past = problems.table(f"{where}.past_layers", table.get("past_layers", {}))
     refuse = problems.table(f"{where}.refuse", table.get("refuse", {}))
     return Rules(
         rules=tuple(
             _rule(f"{where}.{target!r}", target, way, problems)
             for target, value in table.items()
-            if target not in RULES_KEYS
+            if target not in NOT_RULES
             for way in _ways(value)
         ),
-        **lists,
+        drop=_patterns(f"{where}.drop", table["drop"], problems) if "drop" in table else (),
+        past_layers={
+            key: _patterns(f"{where}.past_layers", names, problems) for key, names in past.items()
+        },
         refuse={
             problems.pattern(f"{where}.refuse", text): problems.text(where, reason)
             for text, reason in refuse.items()
         },
         rename=_renames(f"{where}.rename", table.get("rename", {}), problems),
     )
+
+
+def _patterns(where: str, value: object, problems: Problems) -> tuple[Pattern, ...]:
+    """The name patterns of one text or of a list of them."""
+    return tuple(problems.pattern(where, text) for text in problems.texts(where, value))
 
 
 def _renames(where: str, value: object, problems: Problems) -> tuple[Rename, ...]:

@@ -65,7 +65,8 @@ class Rules:
 
     rules: tuple[Rule, ...]
     drop: tuple[Pattern, ...] = ()  # tensors that are not needed to run
-    past_layers: tuple[Pattern, ...] = ()  # tensors of a ``{layer}`` that n_layers does not count
+    # Tensors of layers behind the last, by the key that says how many of these there are.
+    past_layers: Mapping[str, tuple[Pattern, ...]] = field(default_factory=dict)
     # Tensors that say the model is not supported, with the reason.
     refuse: Mapping[Pattern, str] = field(default_factory=dict)
     rename: tuple[Rename, ...] = ()  # other spellings of names, applied in order before all else

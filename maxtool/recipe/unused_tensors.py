@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+
+from maxtool.recipe.keys import Keys
 from maxtool.recipe.layer_ranges import folded
 from maxtool.recipe.plan import Plan
 
@@ -39,16 +42,19 @@ def _set_aside(made: Plan) -> set[str]:
 def _past_layers(made: Plan) -> set[str]:
     """The tensors of layers behind the last, which predict further tokens; noted if any."""
     numbers: dict[str, int] = {}
-    for pattern in made.recipe.rules[made.dialect].past_layers:
-        for name in made.tensors:
+    keys, layers = Keys.of(made.checkpoint), made.config["n_layers"]
+    for key, patterns in made.recipe.rules[made.dialect].past_layers.items():
+        counted = keys.get(key)
+        past = range(layers, layers + (counted if isinstance(counted, int) else 0))
+        for name, pattern in itertools.product(made.tensors, patterns):
             layer = (pattern.match(name) or {}).get("layer", -1)
-            if layer >= made.config["n_layers"]:
+            if layer in past:
                 numbers[name] = layer
     if numbers:
         made.dropped += numbers
-        layers = ", ".join(map(str, sorted(set(numbers.values()))))
+        listed = ", ".join(map(str, sorted(set(numbers.values()))))
         made.notes.append(
-            f"layer {layers} predicts further tokens and is not computed: {len(numbers)} tensors"
+            f"layer {listed} predicts further tokens and is not computed: {len(numbers)} tensors"
         )
     return set(numbers)
 

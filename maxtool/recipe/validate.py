@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
@@ -98,7 +99,7 @@ def _rules(recipe: Recipe) -> Iterator[str]:
 
 def _past_layers(recipe: Recipe) -> Iterator[str]:
     for dialect in DIALECTS:
-        for pattern in recipe.rules[dialect].past_layers:
+        for pattern in itertools.chain(*recipe.rules[dialect].past_layers.values()):
             where = f"weights.{dialect}.past_layers: {pattern.text!r}"
             if pattern.indices != {"layer"}:
                 yield f"{where} needs the index {{layer}}, and no other"

@@ -144,6 +144,20 @@ def error(array: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> float:
     return float(np.abs(array - expected).max() / np.abs(expected).max())
 
 
+# So many times what one rounding of the weights does, roundings of all steps may do: norms of three
+# values that hardly differ, which property tests draw, enlarge each of them.
+ROUNDINGS = 32
+
+
+def rounded_once(weights: dict[str, Any]) -> dict[str, Any]:
+    """Weights that differ from these as float32 numbers differ from what they round."""
+    rng = np.random.default_rng(0)
+    return {
+        name: value * (1 + rng.uniform(-1, 1, value.shape) * 2.0**-24)
+        for name, value in weights.items()
+    }
+
+
 # What is compiled without a cache too; the two differ in how keys come to the attention only.
 WITHOUT_CACHE = ("norms around", "experts")
 
@@ -152,18 +166,20 @@ def check(config: DecoderConfig, seed: int = 1, *, without_cache: bool) -> None:
     """Compare with NumPy: the last logits of a sequence read in parts, and all without a cache."""
     assert problems(config) == []
     model = Decoder(config)
-    oracle = Oracle(config, fill(model, seed))
+    weights = fill(model, seed)
     ids = np.random.default_rng(seed).integers(0, config.vocab_size, (2, 9))
-    expected = oracle.logits(ids)
+    expected = Oracle(config, weights).logits(ids)
+    moved = error(Oracle(config, rounded_once(weights)).logits(ids), expected)
+    allowed = min(max(1e-5, ROUNDINGS * moved), 1e-4)
     if without_cache:
         forward = model.entries()[0]
         actual = model.compile(*forward.inputs.values())(ids).to_numpy()
-        assert error(actual, expected) < 1e-5
+        assert error(actual, expected) < allowed
     steps, at = Steps(model, batch=2), 0
     for length in (4, 3, 1, 1):
         at += length
         logits = steps(ids[:, at - length : at])
-        assert error(logits, expected[:, at - 1]) < 1e-5
+        assert error(logits, expected[:, at - 1]) < allowed
 
 
 # Edges of options that others of the cases have.

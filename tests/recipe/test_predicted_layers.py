@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +90,17 @@ def test_a_layer_that_is_missing(family: str, converted: Checkpoint, tmp_path: P
         planned(rewritten(converted, keys, tmp_path / "fewer.gguf"), family).check()
 
 
+def test_more_layers_than_are_said(family: str, converted: Checkpoint, tmp_path: Path) -> None:
+    """Refuse a file whose keys count fewer layers than it has: none of them may go unread."""
+    file = with_predicted(converted, tmp_path / "more.gguf", count=2)
+    arch = file.metadata["general.architecture"]
+    keys = {**file.metadata, f"{arch}.nextn_predict_layers": np.uint32(1)}
+    keys[f"{arch}.block_count"] = np.uint32(file.metadata[f"{arch}.block_count"] - 1)
+    found = planned(dataclasses.replace(file, metadata=keys), family)
+    last = int(file.metadata[f"{arch}.block_count"]) - 1
+    assert {line.split()[0] for line in found.unused} == {f"blk.{last}.{part}" for part in PARTS}
+
+
 def test_folders_hold_them_by_number(tmp_path: Path) -> None:
     """Leave out the layer behind the last of GLM 4.5, whatever its number is."""
     from safetensors.numpy import load_file, save_file
@@ -98,6 +111,8 @@ def test_folders_hold_them_by_number(tmp_path: Path) -> None:
     layer = usual.config["n_layers"]
     more = {f"model.layers.{layer}.eh_proj.weight": np.ones((2, 4), np.float32)}
     save_file(load_file(file) | more, file)
+    keys = json.loads((source.path / "config.json").read_text()) | {"num_nextn_predict_layers": 1}
+    (source.path / "config.json").write_text(json.dumps(keys))
     found = planned(open_checkpoint(source.path), "glm4_moe")
     found.check()
     assert found.dropped == [*usual.dropped, *more]

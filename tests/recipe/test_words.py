@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from maxtool.recipe import parse, parse_fields, parse_rules
+from maxtool.recipe import brackets, parse, parse_fields, parse_rules
 from maxtool.recipe.codecs import CODECS
 from maxtool.recipe.expressions import FORMULAS
 from maxtool.recipe.fieldtypes import TYPES
@@ -22,7 +22,7 @@ WORDS = {
     *parse_fields.SPELLING_KEYS,
     *parse_fields.SOURCE_KINDS,
     *parse_rules.RULE_KEYS,
-    *parse_rules.RULES_KEYS,
+    *brackets.NOT_RULES,
     *(param for row in USABLE.values() for param in row.params),
     *(parse.MATCH_REQUIRES, "extends", "field"),
     *TYPES,

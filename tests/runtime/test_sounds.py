@@ -131,6 +131,7 @@ HOSTILE = {
     "no rate": (header(rate=0), "0 samples a second"),
     "a wild rate": (header(rate=2**32 - 1), "4294967295 samples a second"),
     "not a number": (wav(np.full(9, np.nan, "<f4"), kind=3), "not a finite number"),
+    "a signalling NaN": (wav(np.full(9, 0x7F800001, "<u4"), kind=3), "not a finite number"),
     "too large": (wav(np.full(9, 1e300, "<f8"), kind=3), "not a finite number"),
     "many parts": (WHOLE[:12] + b"junk\0\0\0\0" * 2000 + WHOLE[12:], "it has no samples"),
 }

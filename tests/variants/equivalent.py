@@ -41,7 +41,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "exaone_moe drop config/n_layers",
         "solar_open drop config/n_layers*",
         "* set config/n_layers/gguf/keys/1 to *",
-        "* drop weights/*/past_layers",
+        "* drop weights/*/past_layers*",
     ),
     "all files say how large a head is": ("ministral3 * config/head_dim/default/*",),
     "a spelling of an activation that other families' recordings have": (

@@ -143,7 +143,8 @@ def _frames(stream: BinaryIO, wave: WavFormat, count: int) -> Iterator[bytes]:
 
 
 def _mono(raw: bytes, wave: WavFormat) -> Array:
-    samples = DECODERS[wave.kind, wave.bits](raw).reshape(-1, wave.channels).mean(1)
+    with np.errstate(all="ignore"):  # what is not finite is refused below
+        samples = DECODERS[wave.kind, wave.bits](raw).reshape(-1, wave.channels).mean(1)
     if not np.isfinite(samples).all() or np.abs(samples).max(initial=0) > np.finfo("f4").max:
         raise ValueError("a sample is not a finite number")
     mixed: Array = samples.astype(np.float32)
