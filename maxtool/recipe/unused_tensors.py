@@ -42,9 +42,9 @@ def _set_aside(made: Plan) -> set[str]:
 def _past_layers(made: Plan) -> set[str]:
     """The tensors of layers behind the last, which predict further tokens; noted if any."""
     numbers: dict[str, int] = {}
-    keys, layers = Keys.of(made.checkpoint), made.config["n_layers"]
     for key, patterns in made.recipe.rules[made.dialect].past_layers.items():
-        counted = keys.get(key)
+        counted = Keys.of(made.checkpoint).get(key)
+        layers = made.config["n_layers"]
         past = range(layers, layers + (counted if isinstance(counted, int) else 0))
         for name, pattern in itertools.product(made.tensors, patterns):
             layer = (pattern.match(name) or {}).get("layer", -1)
