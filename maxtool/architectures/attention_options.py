@@ -20,7 +20,8 @@ class AttentionOptions(DecoderSizes):
     # Queries, keys and values are held between this and its negative, before heads are normalised;
     # None for no bound.
     qkv_clip: float | None = None
-    qkv_bias: bool = False  # whether the query, key and value projections have biases
+    # Whether the query, key and value projections have biases; those to latents, where these are.
+    qkv_bias: bool = False
     k_bias: bool = True  # whether keys have biases where queries and values do
     o_bias: bool = False  # whether the attention's output projection has a bias
     # How many keys a query sees at most, its own included; None for all.

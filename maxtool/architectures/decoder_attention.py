@@ -8,7 +8,7 @@ from maxtool.architectures.layer_state import CachedModule, LayerState
 from maxtool.architectures.linear_biases import EXTRA, biased, slopes
 from maxtool.architectures.normalization import head_norm
 from maxtool.architectures.rotary_angles import Turn, rotated
-from maxtool.architectures.sliding_cache import Seen, read_and_write
+from maxtool.architectures.sliding_cache import attended_parts
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, Weight, ops
 from maxtool.nn import Linear, RMSNorm, parallel, tensor_parallel
@@ -82,7 +82,8 @@ class Attention(CachedModule):
         if self.slopes is not None:
             heads = query, key, value
             query, key, value = biased(heads, location[0], self.slopes, self.scale)
-        seen = self._seen(self.form.parts(key, value), location, cache)
+        window = self.window if self.slides else None
+        seen = attended_parts(self.form, self.form.parts(key, value), location, cache, window)
         mixed = self.form.attention(
             query,
             seen.parts,
@@ -99,15 +100,6 @@ class Attention(CachedModule):
         if self.gate is not None:
             joined = joined * ops.sigmoid(self.gate(x))
         return self.o(joined if self.norm is None else self.norm(joined)), seen.cache
-
-    def _seen(self, new: Cache, location: Location, cache: Cache | None) -> Seen:
-        """The keys and values that are attended to, and the written cache."""
-        if cache is None:
-            return Seen(self.form.laid(new), location, None)
-        if self.slides and self.window is not None:
-            return read_and_write(self.form, cache, new, location, self.window)
-        written = self.form.written(cache, new, location)
-        return Seen(written, location, written)
 
     def _projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values by head, the former two normalised if that is asked for."""

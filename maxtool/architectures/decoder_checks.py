@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeAlias
 
-from maxtool.architectures import expert_checks, rope_checks
+from maxtool.architectures import expert_checks, latent_checks, rope_checks
 from maxtool.architectures.config import MAX_POSITIONS, other_lengths, out_of_range, unsupported
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.errors import ConfigurationError
@@ -22,10 +22,12 @@ POSITIVE = (
     " logits_scale qkv_clip temperature temperature_context n_experts n_experts_used expert_size"
     " expert_groups expert_groups_used expert_scale swiglu_limit swiglu_alpha"
     " shared_expert_size conv_taps state_heads state_key_heads state_key_dim state_value_dim"
-    " source_positions embed_size"
+    " source_positions embed_size expert_group_best latent_size query_latent_size plain_dim"
+    " value_dim"
 )
 NOT_NEGATIVE = (
     *("norm_eps", "position_offset", "rope_mscale", "rope_mscale_all_dim", "expert_sum_eps"),
+    "latent_eps",
 )
 
 # Each layer costs time when a model is only planned.
@@ -56,6 +58,10 @@ MEANINGLESS_WITHOUT = {
     "shared_expert_size": "n_experts",
     "swiglu_limit": "swiglu_alpha",
     "swiglu_alpha": "swiglu_limit",
+    "query_latent_size": "latent_size",
+    "plain_dim": "latent_size",
+    "value_dim": "latent_size",
+    "latent_eps": "latent_size",
 }
 
 # The options that each kind of layer needs that has something else than attention.
@@ -144,6 +150,7 @@ RULES: tuple[Rule, ...] = (
     _biased,
     _source,
     *expert_checks.RULES,
+    *latent_checks.RULES,
 )
 
 
@@ -176,6 +183,8 @@ def _unequal(config: DecoderConfig, count: int) -> Iterator[str]:
     if count > 1 and (layers := config.recurrent_layers):
         listed = f"{len(layers)} layers, the first of them {layers[0]}"
         yield f"{listed}, keep a state of fixed size, of which no device can have a part"
+    if count > 1 and config.latent_size is not None:
+        yield f"latent_size is {config.latent_size}: one latent serves all heads"
     for name, kind, reason in UNSPLIT:
         if getattr(config, name) == kind and count > 1:
             yield f"{name} is {kind!r}: {reason}"

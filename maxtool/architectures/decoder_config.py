@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from maxtool.architectures.attention_options import AttentionOptions
 from maxtool.architectures.config import MAX_POSITIONS
 from maxtool.architectures.expert_options import ExpertOptions
+from maxtool.architectures.latent_options import LatentOptions
 from maxtool.architectures.mixer_options import MixerOptions
 from maxtool.architectures.rope_options import RopeOptions
 from maxtool.architectures.source_options import SourceOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecoderConfig(ExpertOptions, MixerOptions, SourceOptions, AttentionOptions, RopeOptions):
+class DecoderConfig(
+    ExpertOptions, MixerOptions, SourceOptions, LatentOptions, AttentionOptions, RopeOptions
+):
     """The options of a decoder, in groups that it inherits; ``x`` is the residual stream."""
 
     norm: str = "rms"  # ``rms``, or ``layer`` for mean and variance
@@ -53,6 +56,13 @@ class DecoderConfig(ExpertOptions, MixerOptions, SourceOptions, AttentionOptions
             return self.context_length
         stretched = min(self.original_context * self.rope_factor, MAX_POSITIONS)
         return max(self.context_length, int(stretched))
+
+    @property
+    def cached_dim(self) -> int:
+        """Elements that a cache has of each token, in each head of keys."""
+        if self.latent_size is None:
+            return self.head_dim
+        return self.latent_size + self.rotated
 
     def is_local(self, layer: int) -> bool:
         """Return whether a layer has the rotary base of the sliding ones."""

@@ -10,6 +10,7 @@ from maxtool.architectures.cross_attention import CrossAttention
 from maxtool.architectures.decoder_attention import Attention
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.delta_net import DeltaNet
+from maxtool.architectures.latent_attention import LatentAttention
 from maxtool.architectures.layer_state import CachedModule, LayerState, Mixer
 from maxtool.architectures.mamba import Mamba
 from maxtool.architectures.mixture_of_experts import MixtureOfExperts
@@ -56,7 +57,8 @@ class DecoderLayer(CachedModule):
         self.attn_norm = norm("attn_norm")
         if config.has_attention(index):
             self._mixer = "attn"
-            self.attn = Attention(config, config.window(index), dtype, form, context)
+            attention = Attention if config.latent_size is None else LatentAttention
+            self.attn = attention(config, config.window(index), dtype, form, context)
         else:
             self._mixer, make = MIXERS[config.mixer]
             setattr(self, self._mixer, make(config, dtype, form))

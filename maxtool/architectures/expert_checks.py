@@ -25,8 +25,9 @@ def _groups(config: DecoderConfig) -> Iterator[str]:
         return
     if used > groups:
         yield f"expert_groups_used {used} is more than expert_groups {groups}"
-    elif count % groups or count < 2 * groups:
-        yield f"n_experts {count} are no {groups} equal groups of two or more"
+    elif count % groups or count < config.expert_group_best * groups:
+        least = config.expert_group_best
+        yield f"n_experts {count} are no {groups} equal groups of {least} or more"
     elif config.n_experts_used is not None and config.n_experts_used > count // groups * used:
         yield f"n_experts_used {config.n_experts_used} is more than {used} groups have"
 

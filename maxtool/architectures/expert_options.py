@@ -23,10 +23,12 @@ class ExpertOptions(DecoderSizes):
     # Whether a number for each expert is added to its score where experts are chosen, and not where
     # what they make is added up.
     expert_correction: bool = False
-    # Experts are chosen from some of this many groups only, those whose two best scores add up to
+    # Experts are chosen from some of this many groups only, those whose best scores add up to
     # most (DeepSeek-V3, arXiv:2412.19437).
     expert_groups: int = 1
     expert_groups_used: int = 1  # how many of the groups
+    # How many of a group's best scores are added up for that; 1 in DeepSeek-V2.
+    expert_group_best: int = 2
     expert_scale: float = 1.0  # what the weights of the experts are multiplied by in the end
     router_bias: bool = False  # whether the router has a bias
     expert_bias: bool = False  # whether the projections of experts have biases

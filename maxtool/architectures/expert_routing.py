@@ -8,9 +8,6 @@ from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, ops
 
-# What the best two scores of a group are, by which groups are chosen.
-BEST = 2
-
 
 def route(
     logits: Tensor, correction: Tensor | None, config: DecoderConfig
@@ -41,7 +38,7 @@ def _in_best_groups(scores: Tensor, config: DecoderConfig) -> Tensor:
     *outer, count = scores.shape
     groups = config.expert_groups
     grouped = scores.reshape([*outer, groups, int(count) // groups])
-    best, _ = ops.top_k(grouped, BEST)
+    best, _ = ops.top_k(grouped, config.expert_group_best)
     _, used = ops.top_k(ops.sum(best).reshape([*outer, groups]), config.expert_groups_used)
     numbers = ops.range(0, groups, dtype=used.dtype, device=scores.device)
     is_used = ops.equal(used.reshape([*outer, config.expert_groups_used, 1]), numbers)

@@ -49,6 +49,17 @@ def attention_factor(config: DecoderConfig) -> float:
     return ATTENTION_FACTORS[config.rope_scaling](config) if factor is None else factor
 
 
+def score_factor(config: DecoderConfig) -> float:
+    """Return what scores of latent attention are multiplied by besides, for more positions.
+
+    As DeepSeek-V2 has it: the square of the factor by which YaRN would multiply cosines and sines.
+    """
+    scale, factor = config.rope_mscale_all_dim, config.rope_factor
+    if config.rope_scaling == "none" or not scale or factor is None:
+        return 1.0
+    return _magnitude(factor, scale) ** 2
+
+
 def _none(config: DecoderConfig, _length: int) -> Frequencies:
     return F32(1) / waves(config.rotated, config.rope_theta)
 

@@ -24,6 +24,26 @@ class Seen(NamedTuple):
     cache: Cache | None
 
 
+def attended_parts(
+    form: CacheLayout, new: Cache, location: Location, cache: Cache | None, window: int | None
+) -> Seen:
+    """The keys and values that are attended to, and the written cache.
+
+    Args:
+        form: How they lie.
+        new: Parts of new tokens.
+        location: Where the first of them stands.
+        cache: What was kept before them; None where nothing is kept.
+        window: The positions that the cache has room for, where these are fewer than there may be.
+    """
+    if cache is None:
+        return Seen(form.laid(new), location, None)
+    if window is not None:
+        return read_and_write(form, cache, new, location, window)
+    written = form.written(cache, new, location)
+    return Seen(written, location, written)
+
+
 def read_and_write(
     form: CacheLayout, cache: Cache, new: Cache, location: Location, window: int
 ) -> Seen:

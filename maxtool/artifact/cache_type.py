@@ -59,7 +59,7 @@ def type_of(form: CacheLayout) -> CacheType:
 
 def check_heads(decoder: Decoder) -> None:
     """Refuse blocks that heads are not a whole number of."""
-    dim, size = decoder.config.head_dim, BLOCKS.elements_per_block
+    dim, size = decoder.config.cached_dim, BLOCKS.elements_per_block
     if decoder.form.is_quantized and dim % size:
         raise UsageError(
             f"--kv-dtype {BLOCKS.name} is in blocks of {size} elements, and heads have {dim}",

@@ -144,26 +144,15 @@ class Oracle:
         choice = share + (self.w[f"{at}mlp.correction"] if c.expert_correction else 0)
         if c.expert_groups > 1:
             groups = choice.reshape(c.expert_groups, -1)
-            best = np.argsort(-np.sort(groups)[:, -2:].sum(1), kind="stable")
+            most = np.sort(groups)[:, -c.expert_group_best :].sum(1)
+            best = np.argsort(-most, kind="stable")
             groups[best[c.expert_groups_used :]] = -np.inf
             choice = groups.reshape(-1)
         return share, np.argsort(-choice, kind="stable")[: c.n_experts_used]
 
     def _attention(self, layer: int, x: Array) -> Array:
         c, at = self.c, f"layers.{layer}.attn."
-        q, k, v = (self._linear(at + name, x) for name in "qkv")
-        if c.qk_norm == "full":
-            q, k = self._head_norms(at, q, k)
-        if c.qkv_clip is not None:
-            q, k, v = (np.clip(one, -c.qkv_clip, c.qkv_clip) for one in (q, k, v))
-        q, k, v = (one.reshape(len(x), -1, c.head_dim) for one in (q, k, v))
-        by_head = c.qk_norm in ("head", "each_head")
-        if by_head and not c.qk_norm_after_rope:
-            q, k = self._head_norms(at, q, k)
-        if c.position == "rope" and (c.rope_layers or (True,) * 99)[layer]:
-            q, k = self._rotated(layer, q), self._rotated(layer, k)
-        if by_head and c.qk_norm_after_rope:
-            q, k = self._head_norms(at, q, k)
+        q, k, v = self._heads(layer, x) if c.latent_size is None else self._of_latents(layer, x)
         if c.temperature is not None and c.temperature_context is not None:
             steps = np.floor(np.arange(len(x)) / c.temperature_context)
             q = q * (1 + c.temperature * np.log(1 + steps))[:, None, None]
@@ -186,6 +175,51 @@ class Oracle:
             mixed = mixed / (1 + np.exp(-self._linear(at + "gate", x)))
         mixed = self._norm(at + "norm", mixed, "rms") if c.sub_norms else mixed
         return self._linear(at + "o", mixed)
+
+    def _heads(self, layer: int, x: Array) -> tuple[Array, Array, Array]:
+        """Queries, keys and values, normalised and rotated."""
+        c, at = self.c, f"layers.{layer}.attn."
+        q, k, v = (self._linear(at + name, x) for name in "qkv")
+        if c.qk_norm == "full":
+            q, k = self._head_norms(at, q, k)
+        if c.qkv_clip is not None:
+            q, k, v = (np.clip(one, -c.qkv_clip, c.qkv_clip) for one in (q, k, v))
+        q, k, v = (one.reshape(len(x), -1, c.head_dim) for one in (q, k, v))
+        by_head = c.qk_norm in ("head", "each_head")
+        if by_head and not c.qk_norm_after_rope:
+            q, k = self._head_norms(at, q, k)
+        if self._is_rotated(layer):
+            q, k = self._rotated(layer, q), self._rotated(layer, k)
+        if by_head and c.qk_norm_after_rope:
+            q, k = self._head_norms(at, q, k)
+        return q, k, v
+
+    def _of_latents(self, layer: int, x: Array) -> tuple[Array, Array, Array]:
+        """The same where keys and values are made of latents, each by itself."""
+        c, at = self.c, f"layers.{layer}.attn."
+        read = x if c.query_latent_size is None else self._latent(at + "q_latent", x)
+        latent = self._latent(at + "latent", x)
+        q_name = "q" if c.query_latent_size is None else "q_up"
+        q, own = (
+            self._linear(at + name, read).reshape(len(x), c.n_heads, -1)
+            for name in (q_name, f"{q_name}_rope")
+        )
+        k = np.einsum("tr,hrd->thd", latent, self.w[at + "k_up.weight"])
+        v = np.einsum("tr,hdr->thd", latent, self.w[at + "v_up.weight"])
+        shared = self._linear(at + "k_rope", x)[:, None]
+        if self._is_rotated(layer):
+            own, shared = self._rotated(layer, own), self._rotated(layer, shared)
+        shared = np.repeat(shared, c.n_heads, axis=1)
+        return np.concatenate([q, own], -1), np.concatenate([k, shared], -1), v
+
+    def _latent(self, name: str, x: Array) -> Array:
+        eps = self.c.norm_eps if self.c.latent_eps is None else self.c.latent_eps
+        down = self._linear(f"{name}.down", x)
+        scale = np.sqrt((down**2).mean(-1, keepdims=True) + eps)
+        return down / scale * self.w[f"{name}.norm.weight"]
+
+    def _is_rotated(self, layer: int) -> bool:
+        return self.c.position == "rope" and (self.c.rope_layers or (True,) * 99)[layer]
 
     def _slopes(self) -> Array:
         """The slopes of heads: of twice as many, every second first, then those between."""

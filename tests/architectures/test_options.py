@@ -134,6 +134,35 @@ CASES: dict[str, dict[str, Any]] = {
         "sliding_window": 3,
         "sliding_layers": LAYERS,
     },
+    "latents": {
+        "latent_size": 17,
+        "query_latent_size": 11,
+        "value_dim": 6,
+        "latent_eps": 0.3,
+        "rotary_dim": 4,
+        "plain_dim": 6,
+        "rope_layers": LAYERS,
+        "n_kv_heads": 3,
+        "qkv_bias": True,
+        "attention_softcap": 0.8,
+        "sliding_window": 3,
+        "sliding_layers": LAYERS,
+    },
+    "latents, queries that are none": {
+        "latent_size": 9,
+        "plain_dim": 4,
+        "rotary_dim": 6,
+        "n_kv_heads": 3,
+        "temperature": 0.8,
+        "temperature_context": 3,
+    },
+    "groups by their best": {
+        "n_experts": 6,
+        "n_experts_used": 3,
+        "expert_groups": 3,
+        "expert_groups_used": 2,
+        "expert_group_best": 1,
+    },
     "one expert": {"n_experts": 1, "n_experts_used": 1},
     "one window": {"sliding_window": 3, "n_kv_heads": 3},
     "a window wider than the context": {"sliding_window": 100},
@@ -234,6 +263,13 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
         result["attention_softcap"] = None
     if chosen["position"] == "rope":
         result |= {"rotary_dim": 2 * dim, "rope_layers": draw(layers)}
+    if chosen["position"] == "rope" and draw(st.booleans()):
+        sizes = st.integers(1, 9)
+        result |= {"latent_size": draw(sizes), "query_latent_size": draw(st.none() | sizes)}
+        result |= {"value_dim": draw(st.none() | sizes), "plain_dim": (plain := draw(sizes))}
+        result |= {"head_dim": plain + 2 * dim}
+        result |= {"qk_norm": "none", "qk_norm_after_rope": False, "qkv_clip": None}
+        result |= {"sub_norms": False, "n_kv_heads": result["n_heads"]}
     if draw(st.booleans()):
         result |= {"temperature": 0.5, "temperature_context": draw(st.integers(1, 9))}
     if chosen["mlp"] == "gated" and draw(st.booleans()):
@@ -273,6 +309,7 @@ UNSEEN |= {"qk_norm_bias", "plain_norms", "sub_norms", "lm_head_bias", "temperat
 UNSEEN |= {"n_experts", "n_experts_used", "expert_size", "expert_layers"}
 UNSEEN |= {"expert_correction", "router_bias", "expert_bias", "shared_expert_size", "swiglu_alpha"}
 UNSEEN |= {"shared_expert_gate", "attention_gate", "attention_sinks", "expert_groups_used"}
+UNSEEN |= {"latent_size", "query_latent_size", "plain_dim", "value_dim"}
 UNSEEN |= {"tie_word_embeddings", "position", "rope_scaling", "sliding_layers", "embed_size"}
 
 
@@ -283,7 +320,8 @@ def test_an_option_that_is_ignored_would_show(name: str) -> None:
     config = DecoderConfig(**plain | changes)
     weights, ids = fill(Decoder(config)), np.arange(9)[None]
     expected = Oracle(config, weights).logits(ids)
-    for option in changes.keys() - UNSEEN:
+    sizes = {"rotary_dim"} if "latent_size" in changes else set()
+    for option in changes.keys() - UNSEEN - sizes:
         ignored = {key: value for key, value in changes.items() if key != option}
         other = Oracle(DecoderConfig(**plain | ignored), weights).logits(ids)
         assert error(other, expected) > 1e-3, option

@@ -1,0 +1,142 @@
+"""Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434), over a cache of latents.
+
+Keys and values are projections of a latent of each token. A score is a product of a query and such
+a projection, so the query can be projected back instead, once, and meet the latents themselves: all
+heads of queries then share one key, the latent with the rotated key behind it, and what they mix
+are latents again, of which each head makes its value (section 2.1.2, "absorb"). Only the latents
+are kept, for any number of heads.
+"""
+
+from __future__ import annotations
+
+from maxtool.architectures.cache_layout import Cache, CacheLayout, Location
+from maxtool.architectures.decoder_config import DecoderConfig
+from maxtool.architectures.layer_state import CachedModule, LayerState
+from maxtool.architectures.rope_scaling import score_factor
+from maxtool.architectures.rotary_angles import Turn, rotated
+from maxtool.architectures.sliding_cache import attended_parts
+from maxtool.dtype import DType
+from maxtool.graph import Tensor, Weight, ops
+from maxtool.nn import Linear, Module, RMSNorm
+
+
+class HeadLinear(Module[[Tensor], Tensor]):
+    """A matrix for each head: a product of each token with all of them.
+
+    Attributes:
+        weight: ``[heads, out, in]``.
+    """
+
+    def __init__(self, heads: int, in_dim: int, out_dim: int, dtype: DType) -> None:
+        self.weight = Weight("weight", dtype, (heads, out_dim, in_dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``[batch, seq, heads, in]`` to ``[batch, seq, heads, out]``."""
+        numbers = ops.range(0, int(x.shape[2]), dtype=DType.int64, device=x.device)
+        chosen = ops.broadcast_to(numbers.reshape([1, 1, x.shape[2]]), x.shape[:3])
+        return ops.expert_linear(x, self.weight, chosen)
+
+
+class Latent(Module[[Tensor], Tensor]):
+    """A projection to fewer elements, normalised by their root mean square."""
+
+    def __init__(self, config: DecoderConfig, size: int, dtype: DType) -> None:
+        eps = config.norm_eps if config.latent_eps is None else config.latent_eps
+        self.down = Linear(config.hidden_size, size, dtype, has_bias=config.qkv_bias)
+        self.norm = RMSNorm(size, eps)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``[..., hidden]`` to ``[..., size]``."""
+        return self.norm(self.down(x))
+
+
+class LatentAttention(CachedModule):
+    """Attention in which the heads' keys and values are made of one latent of each token.
+
+    A query sees ``window`` keys at most, its own included; None for all. The cache has room for
+    ``context`` positions, or for the window alone where its form slides.
+    """
+
+    def __init__(
+        self,
+        config: DecoderConfig,
+        window: int | None,
+        dtype: DType,
+        form: CacheLayout,
+        context: int,
+    ) -> None:
+        hidden, heads = config.hidden_size, config.n_heads
+        self.turned, plain = config.rotated, config.plain_dim or config.head_dim
+        value_dim = config.value_dim or config.head_dim
+        self.size, wide = config.latent_size or 0, config.query_latent_size
+        sizes = heads * plain, heads * self.turned
+        self.q_latent = None if wide is None else Latent(config, wide, dtype)
+        if wide is None:
+            self.q, self.q_rope = (Linear(hidden, n, dtype) for n in sizes)
+        else:
+            self.q_up, self.q_up_rope = (Linear(wide, n, dtype) for n in sizes)
+        self.latent = Latent(config, self.size, dtype)
+        self.k_rope = Linear(hidden, self.turned, dtype, has_bias=config.qkv_bias)
+        self.k_up = HeadLinear(heads, plain, self.size, dtype)
+        self.v_up = HeadLinear(heads, self.size, value_dim, dtype)
+        self.o = Linear(heads * value_dim, hidden, dtype, has_bias=config.o_bias)
+        self.heads, self.form = heads, form
+        self.window, self.room = window, form.room(window, context)
+        self.slides = self.room < context
+        self.softcap = config.attention_softcap
+        own = config.head_dim**-0.5 if config.attention_scale is None else config.attention_scale
+        self.scale = own * score_factor(config)
+
+    def state(self) -> LayerState:
+        """The latents with the rotated keys behind them, as keys and as values."""
+        buffers = self.form.buffers(1, self.size + self.turned, self.room)
+        return LayerState(buffers, self.form.positions, self.room)
+
+    def forward(
+        self, x: Tensor, turn: Turn, location: Location, cache: Cache | None
+    ) -> tuple[Tensor, Cache | None]:
+        """Attention of ``x [batch, seq, hidden]`` over what the cache holds and itself.
+
+        The first token of ``x`` stands at ``location``; returns the updated cache too.
+        """
+        query, key = self._queries(x, turn, location), self._keys(x, turn, location)
+        window = self.window if self.slides else None
+        seen = attended_parts(self.form, self.form.parts(key, key), location, cache, window)
+        mixed = self.form.attention(
+            query,
+            seen.parts,
+            seen.location,
+            scale=self.scale,
+            window=self.window,
+            softcap=self.softcap,
+            sinks=None,
+        )
+        values = self.v_up(mixed[..., : self.size])
+        width = self.heads * int(values.shape[3])
+        return self.o(values.reshape([*x.shape[:2], width])), seen.cache
+
+    def _queries(self, x: Tensor, turn: Turn, location: Location) -> Tensor:
+        """Heads ``[batch, seq, heads, size + turned]`` as they meet latents and rotated keys."""
+        if self.q_latent is None:
+            parts = self.q(x), self.q_rope(x)
+        else:
+            read = self.q_latent(x)
+            parts = self.q_up(read), self.q_up_rope(read)
+        plain, own = (self._by_head(part, self.heads) for part in parts)
+        query = ops.concat([self.k_up(plain), _turned(own, turn, location)], 3)
+        factor = turn[1]
+        return query if factor is None else query * factor
+
+    def _keys(self, x: Tensor, turn: Turn, location: Location) -> Tensor:
+        """Latents and rotated keys as the cache holds them, ``[batch, seq, 1, size + turned]``."""
+        latent, own = (self._by_head(part(x), 1) for part in (self.latent, self.k_rope))
+        return ops.concat([latent, _turned(own, turn, location)], 3)
+
+    def _by_head(self, x: Tensor, heads: int) -> Tensor:
+        return x.reshape([*x.shape[:2], heads, int(x.shape[2]) // heads])
+
+
+def _turned(x: Tensor, turn: Turn, location: Location) -> Tensor:
+    """Heads as their positions change them."""
+    angles, _ = turn
+    return x if angles is None else rotated(x, angles, location[0])
