@@ -28,6 +28,17 @@ def _read_shared(raws: Raws, values: Values) -> Any:  # noqa: ANN401
     return count * values["expert_size"] if type(count) is int and count > 0 else count or None
 
 
+GREEDY, LIMITED = "greedy", "group_limited_greedy"
+
+
+def _read_groups(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
+    """Read how many groups are chosen from: a number is there where none are, too."""
+    way, count = raws
+    if way not in (None, GREEDY, LIMITED):
+        raise Undefined(f"experts are chosen by {short(way)}: {GREEDY} and {LIMITED} are supported")
+    return count if way == LIMITED else 1
+
+
 def _shared(value: int | None, values: Values) -> int:
     size: int = values["expert_size"]
     count, rest = divmod(value or 0, size)
@@ -96,6 +107,12 @@ def _write_kinds(flags: Flags, _values: Values) -> Raws:
 
 
 EXPERT_CODECS: Mapping[str, Codec] = {
+    "groups_if_limited": Codec(
+        read=_read_groups,
+        write=lambda value, _: (LIMITED if value > 1 else GREEDY, value),
+        types=("int",),
+        keys=("any", "any"),
+    ),
     "shared_experts": Codec(
         read=_read_shared,
         write=lambda value, values: (_shared(value, values),),

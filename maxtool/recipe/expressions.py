@@ -33,6 +33,7 @@ def _quotient(left: float, right: float) -> float | None:
 # Name to number of operands, and function.
 FORMULAS: Mapping[str, tuple[int, Callable[..., float | None]]] = {
     "quotient": (2, _quotient),
+    "total": (2, lambda left, right: left + right),
     "product": (2, lambda left, right: left * right),
     "sqrt": (1, math.sqrt),
     "rsqrt": (1, lambda number: number**-0.5),

@@ -8,7 +8,7 @@ from typing import Any
 from maxtool.recipe.problems import Table
 
 EXTENDS = "extends"
-MAX_CHAIN = 8
+MAX_CHAIN = 10
 # How many tables deep a section is joined key by key; what lies deeper is replaced as a whole.
 DEPTHS: Mapping[str, int] = {
     **dict.fromkeys(("match", "tables", "config", "order", "aside", "entries", "check"), 1),

@@ -273,6 +273,7 @@ def _write_paired(value: Any, values: Values) -> Raws:  # noqa: ANN401
 FIELD_CODECS: Mapping[str, Codec] = {
     "reciprocal": _number(lambda x, _: 1 / x, lambda y, _: 1 / y),
     "rsqrt": _number(lambda x, _: x**-0.5, lambda y, _: y**-2, whole=True),
+    "tenfold": _number(lambda x, _: 10 * x, lambda y, _: y / 10),
     "share_of_head": _number(
         lambda x, values: int(x * values["head_dim"]),
         lambda y, values: y / values["head_dim"],

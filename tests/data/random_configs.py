@@ -20,6 +20,7 @@ from tests.data.random_families import (
     NEWER_ALONE,
     UNSCALED,
 )
+from tests.data.random_latent_families import LATENT, LATENT_GRANTED
 from tests.data.random_options import (
     ACTIVATIONS,
     EPS,
@@ -257,6 +258,7 @@ FAMILIES: Mapping[str, Callable[[Draw], Config]] = {
     "smollm3": _smollm3,
     "falcon": _falcon,
     **FURTHER,
+    **LATENT,
 }
 
 VISION = {
@@ -351,6 +353,7 @@ GRANTED: Mapping[str, Config] = {
     "smollm3": SILU | {"no_rope_layer_interval": 4},
     "starcoder2": {"hidden_act": "gelu_pytorch_tanh"},
     **FURTHER_GRANTED,
+    **LATENT_GRANTED,
 }
 """What llama.cpp takes for granted of each family: other values are refused for GGUF."""
 
@@ -369,7 +372,7 @@ def sayable(model_type: str, config: Config) -> Config:
     tables = config.get("rope_parameters")
     if tables:
         table = tables.get("full_attention", tables)
-        kept_mscales = model_type == "ministral3"
+        kept_mscales = model_type == "ministral3" or model_type in LATENT
         lost = ("truncate",) if kept_mscales else ("mscale", "mscale_all_dim", "truncate")
         kept = {key: value for key, value in table.items() if key not in lost}
         kind = table["rope_type"]
@@ -405,12 +408,17 @@ def sayable(model_type: str, config: Config) -> Config:
         config["intermediate_size"] = shared * config["num_key_value_heads"]
     if model_type == "hunyuan_v1_moe" and not isinstance(config["moe_topk"], list):
         config["moe_topk"] = [config["moe_topk"]] * config["num_hidden_layers"]
+    if model_type == "glm4_moe_lite":
+        config["mlp_layer_types"] = ["dense", *["sparse"] * (config["num_hidden_layers"] - 1)]
     if model_type == "exaone_moe":
         config.pop("mlp_layer_types", None)
         first = min(config["first_k_dense_replace"], config["num_hidden_layers"])
         config["first_k_dense_replace"] = first
     if "linear_key_head_dim" in config:
         config["linear_value_head_dim"] = config["linear_key_head_dim"]
+    if model_type in LATENT and "mscale" in config["rope_parameters"]:
+        same = {"mscale": config["rope_parameters"]["mscale_all_dim"]}
+        config["rope_parameters"] = config["rope_parameters"] | same
     if model_type == "ministral3":
         config["rope_parameters"] = config["rope_parameters"] | {"mscale": 1.0}
     if model_type == "mpt":

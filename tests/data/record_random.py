@@ -71,6 +71,9 @@ ARCHITECTURES = {
 SAID: dict[str, Config] = {
     "afmoe": {"route_norm": True, "score_func": "sigmoid"},
     "dots1": {"scoring_func": "sigmoid"},
+    "deepseek_v2": {"scoring_func": "softmax"},
+    "deepseek_v3": {"scoring_func": "sigmoid"},
+    "glm4_moe_lite": {"scoring_func": "sigmoid", "first_k_dense_replace": 1},
     "minimax_m2": {"scoring_func": "sigmoid"},
 }
 # What published configurations call the kinds of layers.

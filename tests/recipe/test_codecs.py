@@ -32,6 +32,7 @@ VALUES: dict[str, Any] = {
     "pad_token_id": 1,
     "rope_original_context": 1024,
     "rope_factor": None,
+    "rotary_dim": 8,
     "sliding_window": 512,
     "sliding_layers": (True, True, False, True, True, False),
     "rope_mscale_all_dim": 0.5,
@@ -82,6 +83,12 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "share_or_rotary_dim": st.integers(1, 16),
     "mup_embedding": st.sampled_from([1.0, 96**0.5]),
     "unit_mscale": st.just(1.0),
+    "alike_mscale": st.just(0.5),
+    "tenfold": FACTORS,
+    "groups_if_limited": SIZES,
+    "latent_size": SIZES,
+    "one_shared_head": st.just(4),
+    "without_rotated": SIZES,
     "paired_mscale": FACTORS,
     "layers_before_predicted": SIZES,
     "outside_table": SIZES,
@@ -215,6 +222,26 @@ def test_widths_of_states() -> None:
         heads.write(5, VALUES)
     with pytest.raises(Undefined, match="no multiple of 6 heads"):
         square.read([7], VALUES)
+
+
+def test_latents() -> None:
+    size = CODECS["latent_size"]
+    assert size.read([5, 13, 5], VALUES) == size.read([5, None, None], VALUES) == 5
+    assert size.read(["x", 13, 5], VALUES) == "x"
+    for widths in ([12, 5], [13, 4]):
+        with pytest.raises(Undefined, match="where a latent of 5 makes"):
+            size.read([5, *widths], VALUES)
+    heads = CODECS["one_shared_head"]
+    assert [heads.read([count], VALUES) for count in (1, 3)] == [4, 3]
+    with pytest.raises(Unspellable):
+        heads.write(2, VALUES)
+    with pytest.raises(Unspellable):
+        CODECS["alike_mscale"].write(0.25, VALUES)
+    groups = CODECS["groups_if_limited"]
+    assert [groups.read([kind, 3], VALUES) for kind in ("greedy", "group_limited_greedy")] == [1, 3]
+    assert groups.read([None, 3], VALUES) == 1
+    with pytest.raises(Undefined, match="chosen by 'noaux_tc': greedy and"):
+        groups.read(["noaux_tc", 3], VALUES)
 
 
 @pytest.mark.parametrize(("heads", "raws"), [(1, (None, None, True)), (4, (None, None, False))])

@@ -19,7 +19,7 @@ from tests.variants.rows import Files, inputs, rows
 
 # Families, and recipes of their files.
 FAMILIES = {name: name for name in ("glm4_moe", "exaone_moe", "solar_open", "qwen3_next")}
-FAMILIES |= {"qwen3_5_text": "qwen3_5"}
+FAMILIES |= {"qwen3_5_text": "qwen3_5", "glm4_moe_lite": "deepseek_v3"}
 # Some of what llama.cpp's converter writes of such a layer.
 PARTS = ("attn_norm.weight", "attn_q.weight", "nextn.eh_proj.weight", "nextn.enorm.weight")
 

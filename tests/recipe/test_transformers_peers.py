@@ -23,6 +23,7 @@ ENCODERS = ("bert", "roberta", "xlm-roberta", "distilbert", "nomic_bert")
 # What transformers itself cannot do without, or has no usual value of.
 GIVEN: dict[str, dict[str, Any]] = {
     "cwm": {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
+    "deepseek_v2": {"num_experts_per_tok": 2},
     "dots1": {"n_routed_experts": 8, "num_experts_per_tok": 2},
     "glm4_moe": {"head_dim": 128},
     "gpt_oss": {"rope_parameters": {"rope_type": "default", "rope_theta": 150000.0}},

@@ -35,6 +35,9 @@ UNUSED = {
 # Keys that only some families cannot do without.
 NEEDED = {
     "cwm": {"rope_parameters"},
+    # The width of a head, which is written too, contradicts the usual one.
+    "deepseek_v2": {"num_experts_per_tok", "qk_rope_head_dim"},
+    "deepseek_v3": {"qk_rope_head_dim"},
     "dots1": {"n_routed_experts", "num_experts_per_tok"},
     "gpt_oss": {"rope_parameters"},
     "ministral3": {"rope_parameters"},
