@@ -15,6 +15,7 @@ from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.decoder_layer import DecoderLayer
 from maxtool.architectures.entry import Entry, Limit, Table
 from maxtool.architectures.layer_state import LayerState
+from maxtool.architectures.mlp import scaled
 from maxtool.architectures.normalization import stream_norm
 from maxtool.architectures.rope_scaling import BY_LENGTH
 from maxtool.architectures.rotary_angles import Turn, make_rotaries
@@ -275,7 +276,7 @@ class Decoder(Module[[Tensor], Tensor]):
     def _hidden(self, input_ids: Tensor, location: Location, cache: list[Cache]) -> Tensor:
         """The normalised hidden state ``[batch, seq, hidden]``."""
         position, _ = location
-        x = _scaled(self.embed(input_ids), self.config.embed_scale)
+        x = scaled(self.embed(input_ids), self.config.embed_scale)
         x = _applied(self.embed_norm, _applied(self.project_in, x))
         if self.config.position == "learned":
             x = self.position(x, position)
@@ -304,17 +305,13 @@ class Decoder(Module[[Tensor], Tensor]):
 
     def _logits(self, hidden: Tensor) -> Tensor:
         read = _applied(self.project_out, hidden)
-        logits = _scaled(self.lm_head(read), self.config.logits_scale)
+        logits = scaled(self.lm_head(read), self.config.logits_scale)
         cap = self.config.logits_softcap
         return logits if cap is None else ops.tanh(logits / cap) * cap
 
 
 def _applied(part: Module[[Tensor], Tensor] | None, x: Tensor) -> Tensor:
     return x if part is None else part(x)
-
-
-def _scaled(x: Tensor, factor: float) -> Tensor:
-    return x if factor == 1 else x * factor
 
 
 def build(

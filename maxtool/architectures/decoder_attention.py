@@ -6,6 +6,7 @@ from maxtool.architectures.cache_layout import Cache, CacheLayout, Location
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.layer_state import CachedModule, LayerState
 from maxtool.architectures.linear_biases import EXTRA, biased, slopes
+from maxtool.architectures.mlp import scaled
 from maxtool.architectures.normalization import head_norm
 from maxtool.architectures.rotary_angles import Turn, rotated
 from maxtool.architectures.sliding_cache import attended_parts
@@ -54,7 +55,7 @@ class Attention(CachedModule):
         )
         has_biases = config.position == "alibi"
         self.slopes = slopes(config.n_heads) if has_biases else None
-        self.clip = config.qkv_clip
+        self.clip, self.key_scale = config.qkv_clip, config.key_scale
         self.head_dim = dim
         self.window, self.room = window, form.room(window, context)
         self.slides, self.n_kv_heads = self.room < context, config.n_kv_heads
@@ -103,7 +104,7 @@ class Attention(CachedModule):
 
     def _projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values by head, the former two normalised if that is asked for."""
-        query, key, value = self.q(x), self.k(x), self.v(x)
+        query, key, value = self.q(x), scaled(self.k(x), self.key_scale), self.v(x)
         query, key = self._normed("full", query, key)
         if (clip := self.clip) is not None:
             query, key, value = (ops.clamp(each, -clip, clip) for each in (query, key, value))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from math import inf
 from typing import TypeAlias
 
 from maxtool.architectures import expert_checks, latent_checks, rope_checks
@@ -15,7 +16,7 @@ Rule: TypeAlias = Callable[[DecoderConfig], Iterator[str]]
 
 # Numbers above 0 and finite, or of at least 0; None, where an option may be that, is fine.
 POSITIVE = (
-    "vocab_size hidden_size intermediate_size n_layers n_heads n_kv_heads head_dim context_length"
+    "vocab_size hidden_size n_layers context_length"
     " rotary_dim rope_theta rope_factor rope_original_context rope_low_freq_factor"
     " rope_high_freq_factor rope_beta_fast rope_beta_slow rope_attention_factor rope_local_theta"
     " sliding_window attention_scale attention_softcap logits_softcap embed_scale residual_scale"
@@ -23,11 +24,13 @@ POSITIVE = (
     " expert_groups expert_groups_used expert_scale swiglu_limit swiglu_alpha"
     " shared_expert_size conv_taps state_heads state_key_heads state_key_dim state_value_dim"
     " source_positions embed_size expert_group_best latent_size query_latent_size plain_dim"
-    " value_dim"
+    " value_dim attention_in_scale key_scale attention_out_scale mixer_in_scale mixer_out_scale"
 )
+# Sizes of attention, which are needed where a layer has it.
+ATTENTION = ("n_heads", "n_kv_heads", "head_dim")
 NOT_NEGATIVE = (
     *("norm_eps", "position_offset", "rope_mscale", "rope_mscale_all_dim", "expert_sum_eps"),
-    "latent_eps",
+    *("latent_eps", "intermediate_size", *ATTENTION),
 )
 
 # Each layer costs time when a model is only planned.
@@ -35,13 +38,14 @@ MAXIMA = {"context_length": MAX_POSITIONS, "n_layers": 10_000}
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "norm": ("rms", "layer"),
-    "block": ("pre", "post", "after", "sandwich", "parallel", "parallel_shared"),
+    "block": ("pre", "post", "after", "sandwich", "parallel", "parallel_shared", "single"),
     "qk_norm": ("none", "head", "each_head", "full"),
     "qk_norm_type": ("rms", "layer"),
     "mlp": ("gated", "plain"),
     "expert_scores": ("softmax", "sigmoid"),
     "hidden_act": ("silu", "gelu", "gelu_tanh", "relu", "relu2", "quick_gelu"),
     "mixer": ("convolution", "delta", "mamba"),
+    "state_norm": ("gated", "before", "none"),
     "position": ("rope", "learned", "alibi", "none"),
     "rope_scaling": ("none", "linear", "dynamic", "llama3", "yarn", "longrope"),
 }
@@ -72,7 +76,9 @@ MIXERS["mamba"] = MIXERS["delta"]
 # The option that says the type of a norm, by the prefix of its options.
 NORM_TYPES = {"": "norm", "qk_": "qk_norm_type"}
 
-PER_LAYER = ("rope_layers", "sliding_layers", "expert_layers", "attention_layers")
+PER_LAYER = ("rope_layers", "sliding_layers", "expert_layers", "attention_layers", "mlp_layers")
+# How many multipliers there are of the parts of a state space, and of an MLP.
+MULTIPLIERS = {"state_scales": 5, "mlp_scales": 2}
 
 
 def problems(config: DecoderConfig) -> list[str]:
@@ -94,7 +100,45 @@ def _needs(config: DecoderConfig) -> Iterator[str]:
 
 
 def _lengths(config: DecoderConfig) -> Iterator[str]:
-    yield from other_lengths(config, dict.fromkeys(PER_LAYER, config.n_layers))
+    yield from other_lengths(config, dict.fromkeys(PER_LAYER, config.n_layers) | MULTIPLIERS)
+
+
+def _parts(config: DecoderConfig) -> Iterator[str]:
+    """Refuse layers that would have no part, or parts that have no size."""
+    if not _has_flags(config):
+        return
+    layers = range(config.n_layers)
+    if config.block == "single" and config.mlp_layers is None:
+        yield "block 'single' needs mlp_layers, in which not every layer is an MLP"
+    if config.block != "single" and config.mlp_layers is not None:
+        yield f"mlp_layers with block {config.block!r}: they go with 'single' alone"
+    for layer in layers:
+        if config.is_mlp(layer) and config.has_attention(layer):
+            yield f"layer {layer} is both in attention_layers and in mlp_layers"
+            break
+    attends = config.position == "rope" or any(map(config.has_attention, layers))
+    needed = (*(ATTENTION if attends else ()), "intermediate_size")
+    for name in needed if any(map(config.has_mlp, layers)) else needed[:-1]:
+        if getattr(config, name) == 0:
+            yield f"{name} is 0"
+
+
+def _has_flags(config: DecoderConfig) -> bool:
+    """Return whether there is a flag for each layer where there are any."""
+    listed = (config.attention_layers, config.mlp_layers)
+    return all(len(flags) == config.n_layers for flags in listed if flags is not None)
+
+
+def _scales(config: DecoderConfig) -> Iterator[str]:
+    for name in MULTIPLIERS:
+        if any(not 0 < scale < inf for scale in getattr(config, name) or ()):
+            yield f"{name} has a multiplier that is not above 0 and finite"
+    if config.mlp_scales is not None and (config.mlp != "gated" or config.n_experts is not None):
+        yield "mlp_scales are for gated MLPs alone, and not for experts"
+    if config.state_scales is not None and config.mixer != "mamba":
+        yield f"state_scales with mixer {config.mixer!r}: they are for state spaces alone"
+    if config.state_norm != "gated" and config.mixer != "mamba":
+        yield f"state_norm {config.state_norm!r} is for state spaces alone"
 
 
 def _heads(config: DecoderConfig) -> Iterator[str]:
@@ -115,10 +159,10 @@ def _norms_and_windows(config: DecoderConfig) -> Iterator[str]:
 
 
 def _mixers(config: DecoderConfig) -> Iterator[str]:
-    has_others = len(config.attention_layers or ()) == config.n_layers and config.recurrent_layers
+    has_others = _has_flags(config) and config.recurrent_layers
     missing = [name for name in MIXERS.get(config.mixer, ()) if getattr(config, name) is None]
     if has_others and missing:
-        yield f"attention_layers without a layer's attention needs {', '.join(missing)}"
+        yield f"mixer {config.mixer!r} needs {', '.join(missing)}"
     if config.conv_taps == 1:
         yield "conv_taps is 1: a convolution over time looks at two tokens at least"
     heads, key_heads = config.state_heads, config.state_key_heads
@@ -143,6 +187,8 @@ RULES: tuple[Rule, ...] = (
     partial(unsupported, choices=CHOICES),
     _needs,
     _lengths,
+    _parts,
+    _scales,
     _heads,
     *rope_checks.RULES,
     _norms_and_windows,

@@ -10,12 +10,19 @@ from maxtool.architectures.expert_options import ExpertOptions
 from maxtool.architectures.latent_options import LatentOptions
 from maxtool.architectures.mixer_options import MixerOptions
 from maxtool.architectures.rope_options import RopeOptions
+from maxtool.architectures.scale_options import ScaleOptions
 from maxtool.architectures.source_options import SourceOptions
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecoderConfig(
-    ExpertOptions, MixerOptions, SourceOptions, LatentOptions, AttentionOptions, RopeOptions
+    ExpertOptions,
+    MixerOptions,
+    SourceOptions,
+    LatentOptions,
+    AttentionOptions,
+    RopeOptions,
+    ScaleOptions,
 ):
     """The options of a decoder, in groups that it inherits; ``x`` is the residual stream."""
 
@@ -26,7 +33,8 @@ class DecoderConfig(
     # mlp(norm(x))``; ``post``, ``x += norm(attn(x)); x += norm(mlp(x))``; ``after``, ``x = norm(x +
     # attn(x)); x = norm(x + mlp(x))``; ``sandwich``, norms before and after both; ``parallel``, ``x
     # += attn(norm(x)) + mlp(norm(x))`` with a norm for each, or ``parallel_shared`` with one for
-    # both.
+    # both; ``single``, ``x += part(norm(x))``: each layer is attention, what stands in its place,
+    # or an MLP.
     block: str = "pre"
     # ``gated``, ``down(act(gate(x)) * up(x))``, or ``plain``, ``down(act(up(x)))``.
     mlp: str = "gated"
@@ -48,6 +56,10 @@ class DecoderConfig(
     logits_scale: float = 1.0  # what logits are multiplied by
     lm_head_bias: bool = False  # whether the head has a bias
     tie_word_embeddings: bool = False  # whether the head is the embedding
+
+    def has_mlp(self, layer: int) -> bool:
+        """Return whether a layer has an MLP, or experts in its place."""
+        return self.block != "single" or self.is_mlp(layer)
 
     @property
     def max_context(self) -> int:

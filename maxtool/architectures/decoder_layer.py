@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial, reduce
+from itertools import islice
+from operator import add
+from typing import TypeAlias
 
 from maxtool.architectures.cache_layout import Cache, CacheLayout, Location
 from maxtool.architectures.cross_attention import CrossAttention
@@ -11,10 +15,10 @@ from maxtool.architectures.decoder_attention import Attention
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.delta_net import DeltaNet
 from maxtool.architectures.latent_attention import LatentAttention
-from maxtool.architectures.layer_state import CachedModule, LayerState, Mixer
+from maxtool.architectures.layer_state import CachedModule, LayerState, Mixer, beside
 from maxtool.architectures.mamba import Mamba
 from maxtool.architectures.mixture_of_experts import MixtureOfExperts
-from maxtool.architectures.mlp import MLPS, PlainMLP
+from maxtool.architectures.mlp import MLPS, GatedMLP, PlainMLP, scaled
 from maxtool.architectures.normalization import Norm, stream_norm
 from maxtool.architectures.rotary_angles import Turn
 from maxtool.architectures.short_convolution import ShortConvolution
@@ -29,6 +33,7 @@ NORMS: dict[str, tuple[str, ...]] = {
     "sandwich": ("attn_norm", "attn_post_norm", "mlp_norm", "mlp_post_norm"),
     "parallel": ("attn_norm", "mlp_norm"),
     "parallel_shared": ("attn_norm",),
+    "single": ("norm",),
 }
 # What a layer without attention has in its place, by the name of its options and of its part.
 MIXERS: dict[str, tuple[str, Callable[[DecoderConfig, DType, CacheLayout], Mixer]]] = {
@@ -37,13 +42,15 @@ MIXERS: dict[str, tuple[str, Callable[[DecoderConfig, DType, CacheLayout], Mixer
     "mamba": ("mamba", Mamba),
 }
 PARALLEL = ("parallel", "parallel_shared")
+# The name of a part, and what its input and its result are multiplied by.
+Scaled: TypeAlias = tuple[str, float, float]
 
 
 class DecoderLayer(CachedModule):
     """Attention and MLP, one after the other or side by side, each added to the residual stream.
 
-    What stands in the place of attention, if anything does, has its norms. A norm that the form of
-    block has not is None, and changes nothing.
+    What stands in the place of attention, if anything does, has its norms, and so has what stands
+    beside it. A norm that the form of block has not is None, and changes nothing.
     """
 
     def __init__(
@@ -54,39 +61,45 @@ class DecoderLayer(CachedModule):
                 return None
             return stream_norm(config)
 
+        self.norm = norm("norm")
         self.attn_norm = norm("attn_norm")
-        if config.has_attention(index):
-            self._mixer = "attn"
+        self._mixers: tuple[Scaled, ...] = ()
+        if config.has_attention(index) and not config.is_mlp(index):
+            self._mixers += (("attn", config.attention_in_scale, config.attention_out_scale),)
             attention = Attention if config.latent_size is None else LatentAttention
             self.attn = attention(config, config.window(index), dtype, form, context)
-        else:
-            self._mixer, make = MIXERS[config.mixer]
-            setattr(self, self._mixer, make(config, dtype, form))
+        if config.has_mixer(index):
+            name, make = MIXERS[config.mixer]
+            self._mixers += ((name, config.mixer_in_scale, config.mixer_out_scale),)
+            setattr(self, name, make(config, dtype, form))
         self.attn_post_norm = norm("attn_post_norm")
         self.cross = self.cross_norm = None
         if config.source_positions is not None:
             self.cross = CrossAttention(config, config.source_positions, dtype, form)
             self.cross_norm = stream_norm(config)
         self.mlp_norm = norm("mlp_norm")
-        self.mlp = _make_mlp(config, index, dtype)
+        self.has_mlp = config.has_mlp(index)
+        if self.has_mlp:
+            self.mlp = _make_mlp(config, index, dtype)
+        self.mlp_scale = (config.mlp_scales or (1.0, 1.0))[1]
         self.mlp_post_norm = norm("mlp_post_norm")
         self.block = config.block
         self.residual_scale = config.residual_scale
 
     @property
-    def mixer(self) -> Mixer:
-        """The part through which tokens know of those before them."""
-        part: Mixer = getattr(self, self._mixer)
-        return part
+    def mixers(self) -> Mapping[str, Mixer]:
+        """The parts through which tokens know of those before them, by name; mostly one."""
+        return {name: getattr(self, name) for name, *_ in self._mixers}
 
     def state(self) -> LayerState:
         """The buffers of a text, and those of the source where there is one."""
-        state = self.mixer.state()
+        state = beside({name: mixer.state() for name, mixer in self.mixers.items()})
         return state if self.cross is None else replace(state, source=self.cross.buffers)
 
     def set_form(self, form: CacheLayout) -> None:
         """Change how what it keeps lies in memory."""
-        self.mixer.form = form
+        for mixer in self.mixers.values():
+            mixer.form = form
         if self.cross is not None:
             self.cross.form = form
 
@@ -94,11 +107,13 @@ class DecoderLayer(CachedModule):
         self, x: Tensor, turn: Turn, location: Location, cache: Cache | None
     ) -> tuple[Tensor, Cache | None]:
         """Map ``[batch, seq, hidden]`` to the same shape; returns the updated cache too."""
+        if self.block == "single":
+            return self._single(x, turn, location, cache)
         if self.block == "after":
             return self._normed_after(x, turn, location, cache)
         first = _normed(self.attn_norm, x)
         own, source = self._apart(cache)
-        mixed, own = self.mixer(first, turn, location, own)
+        mixed, own = self._mixed(first, turn, location, own)
         after = self._added(x, _normed(self.attn_post_norm, mixed))
         if self.cross is not None:
             after = self._added(after, self.cross(_normed(self.cross_norm, after), source))
@@ -106,7 +121,7 @@ class DecoderLayer(CachedModule):
             second = _normed(self.mlp_norm, after)
         else:
             second = first if self.mlp_norm is None else self.mlp_norm(x)
-        return self._added(after, _normed(self.mlp_post_norm, self.mlp(second))), own
+        return self._added(after, _normed(self.mlp_post_norm, self._widened(second))), own
 
     def read(self, source: Tensor, cache: Cache) -> None:
         """Write the keys and values of a source into the cache."""
@@ -115,19 +130,48 @@ class DecoderLayer(CachedModule):
 
     def _apart(self, cache: Cache | None) -> tuple[Cache | None, Cache]:
         """The buffers of the text, and those of the source."""
-        count = len(self.mixer.state().buffers)
+        count = len(self.state().buffers)
         return (None, ()) if cache is None else (cache[:count], cache[count:])
+
+    def _mixed(
+        self, x: Tensor, turn: Turn, location: Location, cache: Cache | None
+    ) -> tuple[Tensor, Cache | None]:
+        """The sum of what the mixers make of ``x``, and their buffers, one's after the other's."""
+        made: list[Tensor] = []
+        kept: list[Tensor] = []
+        rest = iter(cache or ())
+        for name, before, after in self._mixers:
+            mixer = self.mixers[name]
+            own = tuple(islice(rest, len(mixer.state().buffers))) if cache is not None else None
+            mixed, own = mixer(scaled(x, before), turn, location, own)
+            made.append(scaled(mixed, after))
+            kept += own or ()
+        return reduce(add, made), None if cache is None else tuple(kept)
+
+    def _widened(self, x: Tensor) -> Tensor:
+        """The result of the MLP."""
+        return scaled(self.mlp(x), self.mlp_scale)
+
+    def _single(
+        self, x: Tensor, turn: Turn, location: Location, cache: Cache | None
+    ) -> tuple[Tensor, Cache | None]:
+        """The layer of one part."""
+        first = _normed(self.norm, x)
+        if self.has_mlp:
+            return self._added(x, self._widened(first)), cache
+        mixed, cache = self._mixed(first, turn, location, cache)
+        return self._added(x, mixed), cache
 
     def _normed_after(
         self, x: Tensor, turn: Turn, location: Location, cache: Cache | None
     ) -> tuple[Tensor, Cache | None]:
         """The layer with a norm behind each sum, as the first Transformer had them."""
-        mixed, cache = self.mixer(x, turn, location, cache)
+        mixed, cache = self._mixed(x, turn, location, cache)
         x = _normed(self.attn_norm, self._added(x, mixed))
-        return _normed(self.mlp_norm, self._added(x, self.mlp(x))), cache
+        return _normed(self.mlp_norm, self._added(x, self._widened(x))), cache
 
     def _added(self, x: Tensor, more: Tensor) -> Tensor:
-        return x + (more if self.residual_scale == 1 else more * self.residual_scale)
+        return x + scaled(more, self.residual_scale)
 
 
 def _make_mlp(config: DecoderConfig, index: int, dtype: DType) -> PlainMLP | MixtureOfExperts:
@@ -135,7 +179,10 @@ def _make_mlp(config: DecoderConfig, index: int, dtype: DType) -> PlainMLP | Mix
         return MixtureOfExperts(config, dtype)
     widths = (config.hidden_size, config.intermediate_size)
     inner_eps = config.norm_eps if config.sub_norms else None
-    return MLPS[config.mlp](*widths, config.hidden_act, dtype, config.mlp_bias, inner_eps)
+    make: Callable[..., PlainMLP] = MLPS[config.mlp]
+    if config.mlp_scales is not None:
+        make = partial(GatedMLP, gate_scale=config.mlp_scales[0])
+    return make(*widths, config.hidden_act, dtype, config.mlp_bias, inner_eps)
 
 
 def _normed(norm: Norm | None, x: Tensor) -> Tensor:

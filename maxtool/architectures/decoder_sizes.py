@@ -11,11 +11,12 @@ class DecoderSizes:
 
     vocab_size: int  # rows of the embedding and of the head
     hidden_size: int  # width of the residual stream
-    intermediate_size: int  # width inside the MLP
+    intermediate_size: int = 0  # width inside the MLP; 0 where no layer has one
     n_layers: int
-    n_heads: int  # query heads
-    n_kv_heads: int  # key/value heads, of which ``n_heads`` is a multiple
-    head_dim: int  # width of a head
+    # Of attention; 0 where no layer has it.
+    n_heads: int = 0  # query heads
+    n_kv_heads: int = 0  # key/value heads, of which ``n_heads`` is a multiple
+    head_dim: int = 0  # width of a head
     context_length: int  # positions the model was trained for
     norm_eps: float  # added to the mean of squares, or to the variance, in each norm
 

@@ -16,6 +16,7 @@ WITHOUT: dict[str, object] = {
     "attention_sinks": False,
     "attention_gate": False,
     "sub_norms": False,
+    "key_scale": 1.0,
 }
 
 

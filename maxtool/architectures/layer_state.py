@@ -45,6 +45,27 @@ class LayerState:
         return {**self.buffers, **self.source}
 
 
+def beside(states: Mapping[str, LayerState]) -> LayerState:
+    """The buffers of parts that stand side by side, each with the name of its part before its own.
+
+    That of a part by itself is its own, and no parts keep nothing.
+    """
+    if not states:
+        return LayerState({})
+    if len(states) == 1:
+        return next(iter(states.values()))
+    rooms = [state.room for state in states.values() if state.room is not None]
+    return LayerState(
+        {f"{part}_{name}": kind for part, s in states.items() for name, kind in s.buffers.items()},
+        {
+            f"{part}_{name}": axis
+            for part, s in states.items()
+            for name, axis in s.positions.items()
+        },
+        min(rooms, default=None),
+    )
+
+
 class Mixer(Protocol):
     """The part of a layer through which tokens know of those before them.
 

@@ -17,6 +17,10 @@ class MixerOptions(DecoderSizes):
     # ``delta``, a net by the gated delta rule behind such convolutions (Qwen 3 Next), or ``mamba``,
     # a state space behind them (Mamba 2).
     mixer: str = "convolution"
+    # Whether layers with attention have that too, of the same input; what both give is added.
+    mixer_beside: bool = False
+    # With block ``single``, which layers are an MLP, and have neither.
+    mlp_layers: tuple[bool, ...] | None = None
     conv_taps: int | None = None  # tokens that a convolution looks at, the own one included
     conv_bias: bool = False  # whether convolutions have biases, and LFM2's projections beside them
     state_bias: bool = False  # whether the projections of layers with states have biases
@@ -25,12 +29,25 @@ class MixerOptions(DecoderSizes):
     state_key_heads: int | None = None  # heads of queries and keys; ``state_heads`` is a multiple
     state_key_dim: int | None = None
     state_value_dim: int | None = None
+    # Where a state space has its norm: ``gated``, of what is gated already; ``before``, before the
+    # gate; or ``none``.
+    state_norm: str = "gated"
 
     def has_attention(self, layer: int) -> bool:
         """Return whether a layer has attention."""
         return chosen(self.attention_layers, layer)
 
+    def is_mlp(self, layer: int) -> bool:
+        """Return whether a layer is an MLP and nothing else."""
+        return self.mlp_layers is not None and self.mlp_layers[layer]
+
+    def has_mixer(self, layer: int) -> bool:
+        """Return whether a layer has something else than attention, or beside it."""
+        if self.is_mlp(layer):
+            return False
+        return self.mixer_beside or not self.has_attention(layer)
+
     @property
     def recurrent_layers(self) -> list[int]:
-        """The layers that have something else."""
-        return [layer for layer in range(self.n_layers) if not self.has_attention(layer)]
+        """The layers that keep a state of fixed size."""
+        return [layer for layer in range(self.n_layers) if self.has_mixer(layer)]

@@ -63,7 +63,7 @@ class PlainMLP(Module[[Tensor], Tensor]):
 
 
 class GatedMLP(PlainMLP):
-    """``down(norm(activation(gate(x)) * up(x)))``."""
+    """``down(norm(activation(gate_scale * gate(x)) * up(x)))``."""
 
     def __init__(
         self,
@@ -73,13 +73,20 @@ class GatedMLP(PlainMLP):
         dtype: DType,
         has_bias: bool = False,
         inner_eps: float | None = None,
+        gate_scale: float = 1.0,
     ) -> None:
         self.gate = Linear(hidden, inner, dtype, has_bias=has_bias)
         self.gate.role = Role.OUTPUTS
+        self.gate_scale = gate_scale
         super().__init__(hidden, inner, activation, dtype, has_bias, inner_eps)
 
     def _inner(self, x: Tensor) -> Tensor:
-        return ACTIVATIONS[self.activation](self.gate(x)) * self.up(x)
+        return ACTIVATIONS[self.activation](scaled(self.gate(x), self.gate_scale)) * self.up(x)
+
+
+def scaled(x: Tensor, factor: float) -> Tensor:
+    """``x`` times a number, itself for 1."""
+    return x if factor == 1 else x * factor
 
 
 # What a configuration calls them.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from maxtool.architectures.cache_layout import Cache, CacheLayout, Location
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.layer_state import CachedModule, LayerState
-from maxtool.architectures.mlp import ACTIVATIONS
+from maxtool.architectures.mlp import ACTIVATIONS, scaled
 from maxtool.architectures.time_convolution import TimeConvolution, fresh
 from maxtool.dtype import DType
 from maxtool.graph import BufferType, Tensor, Weight
@@ -55,13 +57,22 @@ class StateMixer(CachedModule):
         """The matrices before ``x``."""
         return cache[-1] if cache else fresh(x, self.heads, self.key_dim, self.value_dim)
 
-    def convolved(self, x: Tensor, location: Location, cache: Cache | None) -> tuple[Heads, Cache]:
-        """Queries, keys and values by head, and the inputs that the convolutions keep."""
+    def convolved(
+        self,
+        x: Tensor,
+        location: Location,
+        cache: Cache | None,
+        scales: Sequence[float] = (1.0, 1.0, 1.0),
+    ) -> tuple[Heads, Cache]:
+        """Queries, keys and values by head, and the inputs that the convolutions keep.
+
+        ``scales`` are what the projections of each are multiplied by.
+        """
         last = cache[:3] if cache else (None, None, None)
         layers = (self.q, self.q_conv), (self.k, self.k_conv), (self.v, self.v_conv)
         results = [
-            conv(linear(x), location, held)
-            for (linear, conv), held in zip(layers, last, strict=True)
+            conv(scaled(linear(x), scale), location, held)
+            for (linear, conv), scale, held in zip(layers, scales, last, strict=True)
         ]
         query, key, value = (self.activation(mixed) for mixed, _ in results)
         heads = self.by_head(query, self.key_dim), self.by_head(key, self.key_dim)

@@ -5,6 +5,7 @@ Nothing of a checkpoint is executed: a model whose code lies beside its weights 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, TypeAlias
@@ -76,13 +77,14 @@ class OriginalModel:
     def _run(self, inputs: Mapping[str, Array], state: dict[str, Any] | None) -> dict[str, Array]:
         import torch
 
-        cached = {"past_key_values": None, **(state or {}), "use_cache": True}
+        name = cache_name(self._model)
+        cached = {name: None, **(state or {}), "use_cache": True}
         options = {} if state is None else cached
         with torch.inference_mode():
             tensors = {name: torch.from_numpy(array) for name, array in inputs.items()}
             outputs = self._model(**tensors, **options)
         if state is not None:
-            state["past_key_values"] = outputs.past_key_values
+            state[name] = outputs[name]
         pairs = outputs.items()
         return {name: value.numpy() for name, value in pairs if isinstance(value, torch.Tensor)}
 
@@ -93,6 +95,12 @@ class OriginalModel:
         norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
         scaled: Array = vectors / np.maximum(norms, LEAST_NORM)
         return scaled if self._facts["normalize"] else vectors
+
+
+def cache_name(model: Any) -> str:  # noqa: ANN401 - of transformers, which has no types
+    """The name of what a model keeps of a text, in its inputs and its outputs."""
+    parameters = inspect.signature(model.forward).parameters
+    return "cache_params" if "cache_params" in parameters else "past_key_values"
 
 
 POOLINGS: Mapping[str, Callable[[Array, Array], Array]] = {

@@ -129,7 +129,10 @@ def bind(
 
 
 def _bound(rule: Rule, indices: Mapping[str, int], values: Mapping[str, Any]) -> BoundRule:
-    steps = tuple(resolve_step(step, values) for step in rule.steps)
+    resolved = [resolve_step(step, values) for step in rule.steps]
+    steps = tuple(
+        step for step in resolved if not ops.OPERATIONS[step.op].does_nothing(step.params)
+    )
     if rule.over is None:
         names = tuple(source.name(indices) for source in rule.sources)
     else:

@@ -1,7 +1,8 @@
 """Rules that differ in a word or two, written once: ``attn.[q,k,v].[weight,bias]``.
 
 Each choice in brackets stands for as many rules as it has words. The same choice in the rule's
-sources stands for the same word, and as its ``part`` for the word's place, counted from 0.
+sources stands for the same word, and as its ``part``, or behind the dot of a field of several
+numbers, for the word's place, counted from 0.
 """
 
 from __future__ import annotations
@@ -58,12 +59,20 @@ def _chosen(rule: Any, chosen: Mapping[str, tuple[int, str]]) -> Any:  # noqa: A
         return rule
     places = {f"[{choice}]": index for choice, (index, _) in chosen.items()}
     made = dict(rule)
-    for key in ("from", "tie"):
+    for key in ("from", "tie", "ops"):
         if key in rule:
             made[key] = _chosen(rule[key], chosen)
+    if isinstance(rule.get("by"), list):
+        made["by"] = [_by_place(name, places) for name in rule["by"]]
     if isinstance(rule.get("part"), str):
         made["part"] = places.get(rule["part"], rule["part"])
     return made
+
+
+def _by_place(name: Any, places: Mapping[str, int]) -> Any:  # noqa: ANN401 - whatever TOML holds
+    """A field's name, with the word's place where a choice stands for it."""
+    field, dot, index = name.partition(".") if isinstance(name, str) else (name, "", "")
+    return f"{field}.{places[index]}" if dot and index in places else name
 
 
 def _put(text: str, chosen: Mapping[str, tuple[int, str]]) -> str:

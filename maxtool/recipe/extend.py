@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Any
 
 from maxtool.recipe.problems import Table
 
 EXTENDS = "extends"
-MAX_CHAIN = 10
+MAX_RECIPES = 16
 # How many tables deep a section is joined key by key; what lies deeper is replaced as a whole.
 DEPTHS: Mapping[str, int] = {
     **dict.fromkeys(("match", "tables", "config", "order", "aside", "entries", "check"), 1),
@@ -22,20 +23,35 @@ REMOVABLE = frozenset({"config", "computed", "weights"})
 def extended(data: Table, find: Callable[[str], Table]) -> Table:
     """``data``, a recipe's tables, with what it inherits; ValueError if recipes form a circle.
 
-    ``extends`` names another recipe, whose tables ``find`` gives, and which may extend a third.
+    ``extends`` names other recipes, whose tables ``find`` gives, and which may extend further ones.
     """
-    chain = [data]
-    while EXTENDS in chain[-1]:
-        name = chain[-1][EXTENDS]
+    count = 1
+
+    def whole(tables: Table) -> Table:
+        nonlocal count
+        names = bases(tables)
+        count += len(names)
+        if count > MAX_RECIPES:
+            raise ValueError(f"more than {MAX_RECIPES} recipes that extend each other")
+        return reduce(_over, [*(whole(find(name)) for name in names), tables])
+
+    return whole(data)
+
+
+def bases(tables: Table) -> list[str]:
+    """The names of the recipes that one extends, of which the later ones count.
+
+    Raises:
+        ValueError: If they are no names.
+    """
+    if EXTENDS not in tables:
+        return []
+    named = tables[EXTENDS]
+    names = named if isinstance(named, list) and named else [named]
+    for name in names:
         if not isinstance(name, str):
             raise ValueError(f"needs the name of a recipe, found {name!r}")
-        if len(chain) == MAX_CHAIN:
-            raise ValueError(f"more than {MAX_CHAIN} recipes that extend each other")
-        chain.append(find(name))
-    result = chain.pop()
-    while chain:
-        result = _over(result, chain.pop())
-    return result
+    return names
 
 
 def _over(base: Table, variant: Table) -> Table:

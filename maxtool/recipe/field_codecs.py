@@ -196,6 +196,32 @@ def _read_head_width(raws: Raws, values: Values) -> Any:  # noqa: ANN401
     return _read_state_width([(2 if expand is None else expand) * values["hidden_size"]], values)
 
 
+def _read_width_of_states(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Read a width, or where it is to follow from others that of all heads over their number."""
+    width, expand, inner = raws
+    if inner is None:
+        return _read_head_width([width, expand], values)
+    return width if width not in (None, "auto") else _read_state_width([inner], values)
+
+
+# Whether there is a norm, and whether it is before the gate, which is so where it is not said.
+STATE_NORMS: Mapping[Any, Raws] = {
+    "none": (False, None),
+    "before": (True, True),
+    "gated": (True, False),
+}
+
+
+def _read_state_norm(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
+    for raw in raws:
+        if not isinstance(raw, bool | None):
+            return raw
+    is_there, is_before = raws
+    if not is_there:
+        return "none"
+    return "gated" if is_before is False else "before"
+
+
 def _write_head_width(value: int, values: Values) -> Raws:
     expand, rest = divmod(value * values["state_heads"], values["hidden_size"])
     if rest:
@@ -362,6 +388,14 @@ FIELD_CODECS: Mapping[str, Codec] = {
         keys=("any", "int"),
         needs={"state_heads": NUMBER, "hidden_size": NUMBER},
     ),
+    "width_of_states": Codec(
+        read=_read_width_of_states,
+        write=lambda value, values: (value, None, value * values["state_heads"]),
+        types=("int",),
+        keys=("any", "int", "int"),
+        needs={"state_heads": NUMBER, "hidden_size": NUMBER},
+    ),
+    "state_norm": Codec(_read_state_norm, _listed(STATE_NORMS), ("str",), ("any", "any")),
     "width_of_heads": Codec(
         read=_read_state_width,
         write=lambda value, values: (value * values["state_heads"],),

@@ -266,6 +266,12 @@ def _read_mamba(raws: Raws, values: Values) -> Any:  # noqa: ANN401
     return (False,) * values["n_layers"] if flags is None else flags
 
 
+def _write_none(flags: Flags, _values: Values) -> Raws:
+    if any(flags):
+        raise Unspellable
+    return ()
+
+
 def _every(every: Any, values: Values) -> Any:  # noqa: ANN401
     flags = _read_period([every], values)
     return tuple(not flag for flag in flags) if isinstance(flags, tuple) else flags
@@ -335,6 +341,12 @@ LAYER_CODECS: Mapping[str, Codec] = {
         write=lambda flags, _: (None, ["attention" if flag else "mamba" for flag in flags]),
         types=("flags",),
         keys=("any", "any"),
+    ),
+    "no_layer": Codec(
+        read=lambda _, values: (False,) * values["n_layers"],
+        write=_write_none,
+        types=("flags",),
+        keys=(),
     ),
     "linear_layers_or_period": Codec(
         read=_read_linear,

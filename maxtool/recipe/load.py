@@ -13,7 +13,7 @@ from typing import Any
 from maxtool.errors import ConfigurationError, UnknownArchitecture, UnknownRecipe
 from maxtool.recipe import validate
 from maxtool.recipe.brackets import written_out
-from maxtool.recipe.extend import EXTENDS, extended
+from maxtool.recipe.extend import EXTENDS, bases, extended
 from maxtool.recipe.keys import Keys
 from maxtool.recipe.parse import matches, parse
 from maxtool.recipe.problems import Problems, Table
@@ -47,10 +47,11 @@ def load_recipe(name_or_path: str) -> Recipe:
 
 
 def files_of(recipe: Recipe) -> tuple[Path, ...]:
-    """The file of a recipe, then those that it extends, one after the other."""
+    """The file of a recipe, then those that it extends, the nearest first, each once."""
     files = [recipe.file]
-    while EXTENDS in (tables := _parse_toml(files[-1])):
-        files.append(_file(tables[EXTENDS]))
+    for file in files:
+        named = [_file(name) for name in bases(_parse_toml(file))]
+        files += [base for base in named if base not in files]
     return tuple(files)
 
 

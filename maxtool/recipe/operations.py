@@ -207,6 +207,23 @@ def _add(array: Array, params: Params) -> Any:  # noqa: ANN401 - an array
     return np.add(array, array.dtype.type(params["value"]))
 
 
+def _multiply(array: Array, params: Params) -> Any:  # noqa: ANN401 - an array
+    """The array times one number after the other, each product rounded."""
+    for factor in params["by"]:
+        array = array * array.dtype.type(factor)
+    return array
+
+
+def _divide(array: Array, params: Params) -> Any:  # noqa: ANN401 - an array
+    for factor in reversed(params["by"]):
+        array = array / array.dtype.type(factor)
+    return array
+
+
+def _are_ones(params: Params) -> bool:
+    return all(factor == 1 for factor in params["by"])
+
+
 def _minus_exp(array: Array, _params: Params) -> Any:  # noqa: ANN401 - an array
     """Minus the exponential, rounded once: NumPy's own of float32 is not the nearest number."""
     return -np.exp(array.astype(np.float64)).astype(array.dtype)
@@ -368,6 +385,25 @@ OPERATIONS: Mapping[str, Operation] = {
         computes=True,
         rounds=True,
         problems=_add_problems,
+    ),
+    "divide": Operation(
+        params={"by": "factors"},
+        apply=_each(_divide),
+        shapes=lambda shapes, _params: list(shapes),
+        inverse="multiply",
+        computes=True,
+        rounds=True,
+        does_nothing=_are_ones,
+    ),
+    "multiply": Operation(
+        params={"by": "factors"},
+        apply=_each(_multiply),
+        shapes=lambda shapes, _params: list(shapes),
+        inverse="divide",
+        computes=True,
+        rounds=True,
+        recipe=False,
+        does_nothing=_are_ones,
     ),
     "minus_exp": Operation(
         params={},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from maxtool.recipe.problems import Problems, Table
 from maxtool.recipe.rule import Rule, Rules
 from maxtool.recipe.step import Step
 
+FACTOR = re.compile(r"[a-z_]+(\.[0-9])?")
 RULE_KEYS = frozenset({"from", "op", "ops", "over", "part", "tie", "when", "lost"})
 
 
@@ -144,6 +146,10 @@ def _rows(value: object) -> Any:  # noqa: ANN401
     return 0 if type(value) is int and value == 0 else _size(value)
 
 
+def _factor(value: object) -> str | None:
+    return value if isinstance(value, str) and FACTOR.fullmatch(value) else None
+
+
 def _list_of(read: Callable[[object], Any]) -> Callable[[object], tuple[Any, ...] | None]:
     def listed(value: object) -> tuple[Any, ...] | None:
         items = tuple(map(read, value)) if isinstance(value, list) and value else (None,)
@@ -165,4 +171,5 @@ KINDS: Mapping[str, tuple[Callable[[object], Any], str]] = {
     "rows": (_rows, "0, a number, a field, or a list of those to multiply"),
     "sizes": (_list_of(_size), "a list of sizes"),
     "number": (number, "a number"),
+    "factors": (_list_of(_factor), "a list of fields, those of several numbers as FIELD.INDEX"),
 }

@@ -90,4 +90,15 @@ def _resolve(kind: str, value: Any, values: Mapping[str, Any]) -> Any:  # noqa: 
         return resolve_size(value, values)
     if kind == "sizes":
         return tuple(resolve_size(size, values) for size in value)
+    if kind == "factors":
+        return tuple(_factor(name, values) for name in value)
     return value
+
+
+def _factor(name: str, values: Mapping[str, Any]) -> float:
+    """The number of a field, or one of its numbers; 1 where there are none."""
+    field_name, _, index = name.partition(".")
+    value = values[field_name]
+    if value is None or (index and int(index) >= len(value)):
+        return 1.0
+    return float(value[int(index)] if index else value)

@@ -38,4 +38,6 @@ class Operation:
     computes: bool = False  # in float32 at least: values may be rounded
     rounds: bool = False  # some values, or loses them: the inverse then gives other bits
     problems: Callable[[Params], list[str]] = lambda _params: []  # of the parameters themselves
+    # Whether it changes nothing, by resolved parameters: such a step is left out.
+    does_nothing: Callable[[Params], bool] = lambda _params: False
     recipe: bool = True  # whether a recipe may name it; the others exist as inverses only

@@ -120,11 +120,22 @@ def _names(rule: Rule) -> Iterator[str]:
 
 def _sizes(rule: Rule, recipe: Recipe) -> Iterator[str]:
     for step in rule.steps:
+        yield from _factors(step, recipe)
         for name in _fields_named(step):
             if name not in recipe.fields:
                 yield f"{step.op}: {name!r} is not a field of [config]"
             elif recipe.fields[name].type != "int":
                 yield f"{step.op}: field {name!r} is not an int"
+
+
+def _factors(step: Step, recipe: Recipe) -> Iterator[str]:
+    for name in step.params.get("by", ()):
+        field, _, index = name.partition(".")
+        wanted = "floats" if index else "float"
+        if field not in recipe.fields:
+            yield f"{step.op}: {field!r} is not a field of [config]"
+        elif recipe.fields[field].type != wanted:
+            yield f"{step.op}: field {field!r} is not of type {wanted}"
 
 
 def _fields_named(step: Step) -> Iterator[str]:
@@ -163,6 +174,8 @@ def _shape(rule: Rule) -> Iterator[str]:
         yield "'over' and stack go together"
     if first == "concat" and len(rule.steps[0].params["sizes"]) != len(rule.sources):
         yield "concat needs as many sizes as sources"
+    if any(OPERATIONS[step.op].computes for step in rule.steps[: max(rule.split - 1, 0)]):
+        yield "what computes numbers comes behind the split"
     if [step.op for step in rule.steps].count("split") != (0 if rule.part is None else 1):
         yield "'part' and split go together, once"
 

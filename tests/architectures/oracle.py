@@ -54,10 +54,13 @@ class Oracle:
         c, at = self.c, f"layers.{layer}."
 
         def attention(y: Array) -> Array:
-            if c.has_attention(layer):
-                return self._attention(layer, y)
             kinds = {"delta": self._delta, "mamba": self._mamba, "convolution": self._convolved}
-            return kinds[c.mixer](at, y)
+            made = np.zeros_like(y)
+            if c.has_attention(layer):
+                made += c.attention_out_scale * self._attention(layer, y * c.attention_in_scale)
+            if c.mixer_beside or not c.has_attention(layer):
+                made += c.mixer_out_scale * kinds[c.mixer](at, y * c.mixer_in_scale)
+            return made
 
         def mlp(y: Array) -> Array:
             return self._experts(at, y) if self._has_experts(layer) else self._mlp(at, y)
@@ -65,6 +68,9 @@ class Oracle:
         def norm(name: str, y: Array) -> Array:
             return self._norm(at + name, y)
 
+        if c.block == "single":
+            part = mlp if (c.mlp_layers or ())[layer] else attention
+            return x + c.residual_scale * part(norm("norm", x))
         if c.block == "parallel":
             mixed = attention(norm("attn_norm", x)), mlp(norm("mlp_norm", x))
             return x + c.residual_scale * mixed[0] + c.residual_scale * mixed[1]
@@ -98,10 +104,11 @@ class Oracle:
 
     def _mlp(self, at: str, x: Array) -> Array:
         act = ACTIVATIONS[self.c.hidden_act]
-        up = self._linear(f"{at}mlp.up", x)
-        inner = act(self._linear(f"{at}mlp.gate", x)) * up if self.c.mlp == "gated" else act(up)
+        up, (gate, whole) = self._linear(f"{at}mlp.up", x), self.c.mlp_scales or (1, 1)
+        gated = self.c.mlp == "gated"
+        inner = act(self._linear(f"{at}mlp.gate", x) * gate) * up if gated else act(up)
         inner = self._norm(f"{at}mlp.norm", inner, "rms") if self.c.sub_norms else inner
-        return self._linear(f"{at}mlp.down", inner)
+        return self._linear(f"{at}mlp.down", inner) * whole
 
     def _experts(self, at: str, x: Array) -> Array:
         out = np.zeros_like(x)
@@ -180,6 +187,7 @@ class Oracle:
         """Queries, keys and values, normalised and rotated."""
         c, at = self.c, f"layers.{layer}.attn."
         q, k, v = (self._linear(at + name, x) for name in "qkv")
+        k = k * c.key_scale
         if c.qk_norm == "full":
             q, k = self._head_norms(at, q, k)
         if c.qkv_clip is not None:
@@ -257,27 +265,35 @@ class Oracle:
 
     def _mamba(self, at: str, x: Array) -> Array:
         c, at = self.c, at + "mamba."
-        q, k, v = (self._taken(f"{at}{name}", x) for name in "qkv")
+        gates, *scales, steps = c.state_scales or (1,) * 5
+        scaled = dict(zip("vkq", scales, strict=True))
+        q, k, v = (self._taken(f"{at}{name}", x, scaled[name]) for name in "qkv")
         q, k = (
             one.reshape(len(x), c.state_key_heads, -1).repeat(c.state_heads // c.state_key_heads, 1)
             for one in (q, k)
         )
         v = v.reshape(len(x), c.state_heads, -1)
-        step = np.logaddexp(0, self._linear(at + "step", x) + self.w[at + "step_bias"])
+        step = np.logaddexp(0, self._linear(at + "step", x) * steps + self.w[at + "step_bias"])
         decay = np.exp(self.w[at + "rate"] * step)[:, :, None, None]
         held, rows = np.zeros((c.state_heads, c.state_key_dim, c.state_value_dim)), []
         for t in range(len(x)):
             held = held * decay[t] + np.einsum("hk,hv,h->hkv", k[t], v[t], step[t])
             read = np.einsum("hkv,hk->hv", held, q[t]) + self.w[at + "skip"][:, None] * v[t]
             rows.append(read.reshape(-1))
-        gate = self._linear(at + "gate", x)
-        mixed = (np.stack(rows) * gate / (1 + np.exp(-gate))).reshape(len(x), c.state_key_heads, -1)
-        return self._linear(at + "out", self._norm(at + "norm", mixed, "rms").reshape(len(x), -1))
+        gate, mixed = self._linear(at + "gate", x) * gates, np.stack(rows)
 
-    def _taken(self, name: str, x: Array) -> Array:
+        def normed(y: Array) -> Array:
+            return self._norm(at + "norm", y.reshape(len(x), c.state_key_heads, -1), "rms")
+
+        mixed = normed(mixed).reshape(len(x), -1) if c.state_norm == "before" else mixed
+        mixed = mixed * gate / (1 + np.exp(-gate))
+        mixed = normed(mixed).reshape(len(x), -1) if c.state_norm == "gated" else mixed
+        return self._linear(at + "out", mixed)
+
+    def _taken(self, name: str, x: Array, scale: float = 1.0) -> Array:
         """A projection behind its convolution and the activation."""
         act = ACTIVATIONS[self.c.hidden_act]
-        return act(self._over_time(f"{name}_conv", self._linear(name, x)))
+        return act(self._over_time(f"{name}_conv", self._linear(name, x) * scale))
 
     def _over_time(self, name: str, x: Array) -> Array:
         columns = zip(x.T, self.w[f"{name}.weight"][::-1].T, strict=True)

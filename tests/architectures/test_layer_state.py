@@ -40,10 +40,41 @@ KINDS: dict[str, dict[str, Any]] = {
         "position": "none",
         "attention_layers": (True, False, False),
     },
+    "layers of one part": {
+        **DELTA,
+        "mixer": "mamba",
+        "block": "single",
+        "attention_layers": (True, False, False),
+        "mlp_layers": (False, False, True),
+    },
+    "state spaces alone": {
+        **DELTA,
+        "mixer": "mamba",
+        "block": "single",
+        "position": "none",
+        "mlp_layers": (False,) * 3,
+        **dict.fromkeys(("n_heads", "n_kv_heads", "head_dim", "intermediate_size"), 0),
+    },
+    "state spaces beside attention": {
+        **DELTA,
+        "mixer": "mamba",
+        "mixer_beside": True,
+        "attention_layers": (True, False, True),
+        "attention_in_scale": 0.75,
+        "key_scale": 1.25,
+        "attention_out_scale": 0.625,
+        "mixer_in_scale": 1.125,
+        "mixer_out_scale": 0.875,
+        "state_scales": (0.5, 1.5, 0.75, 1.25, 2.0),
+        "mlp_scales": (0.875, 1.125),
+        "state_norm": "none",
+    },
+    "norms before gates": {**DELTA, "mixer": "mamba", "state_norm": "before"},
     "beside a window": {**CONVOLVED, "sliding_window": 3, "block": "sandwich"},
 }
 # Compiled as others are.
-ALIKE = ("delta nets, heads of keys for each", "state spaces with biases")
+ALIKE = ("delta nets, heads of keys for each", "state spaces with biases", "state spaces alone")
+ALIKE += ("norms before gates",)
 TEXTS = np.random.default_rng(1).integers(0, 11, (2, 13))
 
 
@@ -90,6 +121,19 @@ def test_what_layers_keep_is_declared_by_them() -> None:
     assert [state.is_fixed for state in model.states()] == [True, False, True]
 
 
+def test_parts_side_by_side_keep_theirs_by_name() -> None:
+    model, _ = made("state spaces beside attention")
+    names = ["attn_key", "attn_value", *(f"mamba_{one}" for one in ("query", "key", "value"))]
+    assert list(model.states()[0].buffers) == [*names, "mamba_sums"]
+    assert list(model.states()[1].buffers) == ["query", "key", "value", "sums"]
+    assert model.states()[2].positions == {"attn_key": 3, "attn_value": 2}
+    single, _ = made("layers of one part")
+    assert [len(state.buffers) for state in single.states()] == [2, 4, 0]
+
+
+SINGLE = KINDS["layers of one part"]
+
+
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
@@ -100,6 +144,19 @@ def test_what_layers_keep_is_declared_by_them() -> None:
         ({**DELTA, "state_key_heads": 3}, "state_heads 4 is not a multiple"),
         ({**CONVOLVED, "mixer": "rnn"}, "mixer"),
         ({**CONVOLVED, "conv_taps": 0}, "conv_taps is 0"),
+        ({**SINGLE, "mlp_layers": None}, "block 'single' needs mlp_layers"),
+        ({**SINGLE, "mlp_layers": (True, False, True)}, "layer 0 is both in attention_layers and"),
+        ({**SINGLE, "mlp_layers": (True,)}, "mlp_layers has 1 values, not 3"),
+        ({**SINGLE, "intermediate_size": 0}, "intermediate_size is 0"),
+        ({**SINGLE, "position": "none", "n_heads": 0}, "n_heads is 0"),
+        ({**SINGLE, "n_kv_heads": -1}, "n_kv_heads is -1"),
+        ({**SINGLE, "block": "pre"}, "mlp_layers with block 'pre'"),
+        ({"mixer_beside": True}, "mixer 'convolution' needs conv_taps"),
+        ({"mlp_scales": (1.0,)}, "mlp_scales has 1 values, not 2"),
+        ({"mlp_scales": (1.0, -1.0)}, "mlp_scales has a multiplier"),
+        ({"mlp_scales": (1.0, 2.0), "mlp": "plain"}, "mlp_scales are for gated MLPs alone"),
+        ({**DELTA, "state_scales": (1.0,) * 5}, "state_scales with mixer 'delta'"),
+        ({**DELTA, "state_norm": "none"}, "state_norm 'none' is for state spaces alone"),
     ],
 )
 def test_options_that_contradict_each_other(changes: dict[str, Any], problem: str) -> None:

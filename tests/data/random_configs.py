@@ -423,6 +423,9 @@ def sayable(model_type: str, config: Config) -> Config:
         config["rope_parameters"] = config["rope_parameters"] | {"mscale": 1.0}
     if model_type == "mpt":
         config["attn_config"] = config["attn_config"] | {"softmax_scale": None}
+    if model_type == "mamba2":  # the converter takes twice the width for granted
+        config["hidden_size"] = config["num_heads"] * config["head_dim"]
+        config |= {"num_heads": 2 * config["num_heads"], "expand": 2}
     if model_type == "phi":
         config["intermediate_size"] = 4 * config["hidden_size"]
         config["num_key_value_heads"] = config["num_attention_heads"]

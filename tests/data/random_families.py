@@ -20,6 +20,7 @@ from tests.data.random_options import (
     WINDOWS,
     Config,
     Draw,
+    common,
     kinds,
     rope,
     usual,
@@ -606,6 +607,37 @@ def _granitehybrid(draw: Draw) -> Config:
     return config | dense | {"intermediate_size": config["shared_intermediate_size"]}
 
 
+def _mamba2(draw: Draw) -> Config:
+    config = _mamba(draw, common(draw) | {"hidden_size": draw(st.integers(3, 24))})
+    names = {
+        "mamba_n_groups": "n_groups",
+        "mamba_n_heads": "num_heads",
+        "mamba_d_head": "head_dim",
+        "mamba_d_state": "state_size",
+        "mamba_d_conv": "conv_kernel",
+        "mamba_expand": "expand",
+        "mamba_conv_bias": "use_conv_bias",
+        "mamba_proj_bias": "use_bias",
+        "rms_norm_eps": "layer_norm_epsilon",
+    }
+    return without(renamed(config, names), "max_position_embeddings", "intermediate_size")
+
+
+def _falcon_h1(draw: Draw) -> Config:
+    scales = st.floats(0.1, 2.0).map(lambda x: round(x, 3))
+    names = ("lm_head", "embedding", "key", "attention_in", "attention_out", "ssm_in", "ssm_out")
+    config = _mamba(draw, usual(draw, attention_bias=FLAGS, mlp_bias=FLAGS))
+    config |= {
+        "mamba_d_ssm": config["mamba_n_heads"] * config["mamba_d_head"],
+        "projectors_bias": config["mamba_proj_bias"],
+        "mamba_rms_norm": draw(FLAGS),
+        "mamba_norm_before_gate": draw(FLAGS),
+        "mlp_multipliers": draw(st.lists(scales, min_size=2, max_size=2)),
+        "ssm_multipliers": draw(st.lists(scales, min_size=5, max_size=5)),
+    }
+    return config | {f"{name}_multiplier": draw(scales) for name in names}
+
+
 FURTHER: Mapping[str, Callable[[Draw], Config]] = {
     "gemma": _gemma,
     "olmo": _olmo,
@@ -658,6 +690,8 @@ FURTHER: Mapping[str, Callable[[Draw], Config]] = {
     "qwen3_5_moe_text": _qwen3_5_moe,
     "granitemoehybrid": _granitemoehybrid,
     "granitehybrid": _granitehybrid,
+    "mamba2": _mamba2,
+    "falcon_h1": _falcon_h1,
 }
 # Families that are one model type.
 MODEL_TYPES = {"granitehybrid": "granitemoehybrid"}
@@ -722,6 +756,11 @@ FURTHER_GRANTED: Mapping[str, Config] = {
         SILU
         | {"mamba_conv_bias": True, "mamba_proj_bias": False, "position_embedding_type": "nope"},
     ),
+    "mamba2": SILU | {"use_conv_bias": True, "use_bias": False},
+    "falcon_h1": SILU
+    | {"mamba_conv_bias": True, "mamba_proj_bias": False, "projectors_bias": False}
+    | {"attention_bias": False, "mlp_bias": False, "mamba_norm_before_gate": False}
+    | {"tie_word_embeddings": False},
     "phi": {"hidden_act": "gelu_new", "qk_layernorm": False, "tie_word_embeddings": False},
 }
 # Architectures of llama.cpp that keep the factors of rotary frequencies, and those whose converter
@@ -730,6 +769,6 @@ FURTHER_FACTORS_KEPT = ("arcee", "internlm3", "iquestcoder")
 # Those whose converter writes each layer's kind of attention.
 LISTED = ("exaone4", "exaone_moe", "lfm2", "lfm2_moe", "olmo3", "qwen3_next")
 LISTED += ("qwen3_5_text", "qwen3_5_moe_text", "granitemoehybrid", "granitehybrid")
-UNSCALED = ("cohere", "cohere2", "exaone_moe", "gemma", "nemotron", "phi", "stablelm")
+UNSCALED = ("cohere", "cohere2", "exaone_moe", "falcon_h1", "gemma", "nemotron", "phi", "stablelm")
 # Families that say something else, or nothing, in the keys of transformers 4.
 NEWER_ALONE = ("cwm", "gpt_oss", "olmo3", "qwen3_5_text", "qwen3_5_moe_text")

@@ -29,6 +29,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedModel
 
+from maxtool.artifact.original_model import cache_name
 from tests.data.random_configs import (
     ENCODERS,
     LONGEST,
@@ -181,9 +182,10 @@ class Peer:
         with torch.no_grad():
             whole = self.load()(input_ids=ids, use_cache=False).logits.numpy()
             model, cache, logits = self.load(), None, []
+            name = cache_name(model)
             for part in torch.split(ids, [first] + [1] * (LONGEST - first), dim=1):
-                found = model(input_ids=part, past_key_values=cache, use_cache=True)
-                cache = found.past_key_values
+                found = model(input_ids=part, **{name: cache}, use_cache=True)
+                cache = found[name]
                 logits.append(found.logits[:, -1:].numpy())
         cached = np.concatenate(logits, axis=1)
         return {"gives": rounded(whole), "first": first, "cached": rounded(cached)}

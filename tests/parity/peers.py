@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from maxtool.artifact.original_model import cache_name
 from maxtool.weights.checkpoint import Checkpoint, open_checkpoint
 from tests.data.random_configs import published
 from tests.data.random_families import type_of
@@ -117,11 +118,11 @@ def single(torch: Any, folder: Path, ids: np.ndarray) -> np.ndarray:
 
 def cached(torch: Any, model: Any, ids: np.ndarray, starts: list[int]) -> np.ndarray:
     """Logits after each call with a cache."""
-    cache, logits = None, []
+    name, cache, logits = cache_name(model), None, []
     for start, stop in zip(starts, [*starts[1:], ids.shape[1]], strict=True):
         with all_double(torch):
             part = torch.from_numpy(ids[:, start:stop])
-            found = model(input_ids=part, past_key_values=cache, use_cache=True)
-        cache = found.past_key_values
+            found = model(input_ids=part, **{name: cache}, use_cache=True)
+        cache = found[name]
         logits.append(found.logits[:, -1].numpy())
     return np.stack(logits, axis=1)

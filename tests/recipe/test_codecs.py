@@ -108,6 +108,9 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "head_width": st.sampled_from([16, 32, 160]),
     "width_of_heads": SIZES,
     "mamba_layers": FLAGS,
+    "no_layer": st.just((False,) * 6),
+    "width_of_states": SIZES,
+    "state_norm": st.sampled_from(["none", "before", "gated"]),
     "period": periodic(),
     "layer_types_or_period": FLAGS,
     "flags_or_period": FLAGS,
@@ -208,6 +211,8 @@ def test_layers_without_attention_by_their_kinds_and_by_a_period() -> None:
     mamba = CODECS["mamba_layers"]
     assert mamba.read([None, None], VALUES) == (False,) * 6
     assert mamba.read([None, ["mamba", "attention"]], VALUES) == [False, True]
+    with pytest.raises(Unspellable):
+        CODECS["no_layer"].write((False, True), VALUES)
     assert (linear.read([None, 0], VALUES), recurrent.read([7, 4], VALUES)) == (0, 7)
 
 
@@ -220,6 +225,9 @@ def test_widths_of_states() -> None:
     assert heads.read([None, None], VALUES) == 32
     with pytest.raises(Unspellable):
         heads.write(5, VALUES)
+    states = CODECS["width_of_states"]
+    assert [states.read(raws, VALUES) for raws in ([7, 2, 48], ["auto", 2, 48])] == [7, 8]
+    assert states.read([None, 3, None], VALUES) == 48
     with pytest.raises(Undefined, match="no multiple of 6 heads"):
         square.read([7], VALUES)
 

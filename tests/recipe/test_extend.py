@@ -68,6 +68,7 @@ def test_false_is_a_value_elsewhere(tmp_path: Path) -> None:
         ('"../llama"', "there is no recipe"),
         ("3", "needs the name of a recipe, found 3"),
         ("[]", "needs the name of a recipe"),
+        ('["llama", 3]', "needs the name of a recipe, found 3"),
     ],
 )
 def test_bad_bases(tmp_path: Path, extends: str, message: str) -> None:
@@ -79,7 +80,23 @@ def test_bad_bases(tmp_path: Path, extends: str, message: str) -> None:
 
 def test_circles_end() -> None:
     recipes = {"a": {"extends": "b"}, "b": {"extends": "a"}}
-    with pytest.raises(ValueError, match="more than 10 recipes that extend each other"):
+    with pytest.raises(ValueError, match="more than 16 recipes that extend each other"):
+        extended(recipes["a"], recipes.__getitem__)
+
+
+def test_of_several_the_later_wins() -> None:
+    recipes: dict[str, dict[str, Any]] = {
+        "c": {"extends": ["a", "b"], "config": {"z": 3}},
+        "b": {"config": {"x": {"default": 2}, "y": False}},
+        "a": {"config": {"x": {"default": 1}, "y": {"default": 1}, "z": 1}, "name": 1},
+    }
+    expected = {"x": {"default": 2}, "z": 3}
+    assert extended(recipes["c"], recipes.__getitem__) == {"config": expected, "name": 1}
+
+
+def test_circles_of_several_end() -> None:
+    recipes = {"a": {"extends": ["b", "b", "b"]}, "b": {"extends": ["a", "a", "a"]}}
+    with pytest.raises(ValueError, match="more than 16 recipes"):
         extended(recipes["a"], recipes.__getitem__)
 
 

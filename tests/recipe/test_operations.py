@@ -148,6 +148,14 @@ def exponentials(draw: st.DrawFn, op: str) -> Case:
     return Step(op, {}), [array]
 
 
+@st.composite
+def factors(draw: st.DrawFn, op: str) -> Case:
+    """Arrays times powers of two, of which nothing is rounded, or times any numbers."""
+    array, value = bits(draw, draw(SHAPE), admitted(draw, op)), st.floats(0.1, 4.0)
+    by = draw(st.lists(st.sampled_from([0.5, 1.0, 2.0]) | value, min_size=1, max_size=2))
+    return Step(op, {"by": tuple(by)}), [array]
+
+
 STRATEGIES: dict[str, Callable[[str], st.SearchStrategy[Case]]] = {
     "concat": parts,
     "split": parts,
@@ -159,6 +167,8 @@ STRATEGIES: dict[str, Callable[[str], st.SearchStrategy[Case]]] = {
     "unsqueeze": squeezes,
     "split_axis": axes,
     "merge_axes": axes,
+    "divide": factors,
+    "multiply": factors,
     "rope_pairs_to_halves": ropes,
     "rope_halves_to_pairs": ropes,
     "heads_by_group": heads,

@@ -22,6 +22,8 @@ n_layers = { type = "int", hf = "layers", gguf = "{arch}.layers" }
 experts = { type = "int", hf = "experts", gguf = "{arch}.experts" }
 mixed = { type = "flags", optional = true, hf = "mixed", gguf = "{arch}.mixed" }
 block = { type = "str", hf = "block", gguf = "{arch}.block" }
+scale = { type = "float", hf = "scale", gguf = "{arch}.scale" }
+scales = { type = "floats", optional = true, hf = "scales", gguf = "{arch}.scales" }
 [weights.hf]
 "head" = "head"
 "l.{layer}.first" = [
@@ -29,6 +31,13 @@ block = { type = "str", hf = "block", gguf = "{arch}.block" }
   { from = "m.l.{layer}.two", when = { block = "parallel" } },
 ]
 "l.{layer}.second" = { from = "m.l.{layer}.one", when = { block = "parallel" } }
+[weights.hf."l.{layer}.[a,b]"]
+from = "m.l.{layer}.ab"
+part = "[a,b]"
+ops = [
+  { op = "split", axis = 0, sizes = [1, 2] },
+  { op = "divide", by = ["scale", "scales.[a,b]"] },
+]
 [[weights.hf."l.{layer}.up"]]
 from = "m.l.{layer}.x.{expert}.up"
 op = "stack"
@@ -48,6 +57,7 @@ ops = [{ op = "transpose", axes = [1, 0] }, { op = "split", axis = 0, sizes = [2
 part = 1
 """
 VALUES = {"n_layers": 2, "experts": 3, "mixed": (True, False), "block": "serial"}
+VALUES |= {"scale": 1.0, "scales": None}
 
 
 def load(tmp_path: Path, text: str = RECIPE) -> Recipe:
@@ -92,9 +102,31 @@ def test_a_split_after_another_step(tmp_path: Path) -> None:
     np.testing.assert_array_equal(made.apply([parts[name] for name in made.parameters]), stored)
 
 
+def test_numbers_that_are_in_the_weights(tmp_path: Path) -> None:
+    """Divide the parts of a tensor, each by its own numbers; where all are one, leave it alone."""
+    recipe, stored = load(tmp_path), np.ones((3, 2), np.float32)
+    values = VALUES | {"scale": 2.0, "scales": (0.5, 4.0)}
+    rules = {name: bind(recipe, "hf", name, values) for name in ("l.1.a", "l.1.b")}
+    parts = {name: rule.apply([stored]) for name, rule in rules.items() if rule}
+    assert [part.ravel()[0] for part in parts.values()] == [1.0, 0.125]
+    shapes = {name: array.shape for name, array in parts.items()}
+    (made,) = emissions(recipe, "hf", values, shapes)
+    np.testing.assert_array_equal(made.apply([parts[name] for name in made.parameters]), stored)
+    usual = bind(recipe, "hf", "l.1.b", VALUES)
+    assert usual is not None
+    assert [step.op for step in usual.steps] == ["split"]
+    half = np.ones((3, 2), np.float16)
+    assert usual.apply([half]).dtype == np.float16
+
+
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
+        ('"scale", "scales', '"other", "scales', "divide: 'other' is not a field of [config]"),
+        ('"scale", "scales', '"block", "scales', "divide: field 'block' is not of type float"),
+        ('"scale", "scales', '"scale.0", "scales', "divide: field 'scale' is not of type floats"),
+        ('"scale", "scales', '"scales", "scales', "divide: field 'scales' is not of type float"),
+        ('"scale", "scales', '3, "scales', "by needs a list of fields, those of several numbers"),
         (', when = { block = "parallel" } }', " }", "is used by 2 rules, which has no inverse"),
         ("sizes = [2, 4] }]\npart = 1", "sizes = [4, 2] }]\npart = 1", "split in different ways"),
         ("axes = [1, 0] }, { op", "axes = [0, 1] }, { op", "split in different ways"),

@@ -29,6 +29,8 @@ GIVEN: dict[str, dict[str, Any]] = {
     "gpt_oss": {"rope_parameters": {"rope_type": "default", "rope_theta": 150000.0}},
     "ministral3": {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
 }
+# What it writes in a form that it does not read: an infinity.
+UNREAD = ("time_step_limit",)
 # More layers and experts than the defaults have: what too few tensors cannot be is refused.
 TENSORS = {f"none.{index}": np.zeros(1, np.float32) for index in range(130)}
 
@@ -59,6 +61,7 @@ def test_defaults_are_those_of_transformers(model_type: str, tmp_path: Path) -> 
 
     def completed(config: dict[str, Any]) -> dict[str, Any]:
         given = GIVEN.get(model_type, {}) | config
+        given = {key: value for key, value in given.items() if key not in UNREAD}
         built = transformers.AutoConfig.for_model(model_type, **given)
         return {**json.loads(built.to_json_string(use_diff=False)), "model_type": model_type}
 

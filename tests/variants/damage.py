@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
 
 import pytest
 
 from maxtool.recipe import load, recipe_names
 from maxtool.recipe.brackets import written_out
-from maxtool.recipe.extend import EXTENDS
+from maxtool.recipe.extend import bases
 from maxtool.recipe.recipe_files import recipe_file
 from tests.variants.mutations import Mutation, Table, mutations, swaps
 
@@ -36,8 +35,8 @@ def damages(name: str) -> list[tuple[Mutation, Table]]:
 @cache
 def ancestors(name: str) -> list[str]:
     """A recipe and those that it extends."""
-    base: Any = tables(name).get(EXTENDS)
-    return [name, *(ancestors(base) if base else [])]
+    further = [each for base in bases(tables(name)) for each in ancestors(base)]
+    return [*dict.fromkeys([name, *further])]
 
 
 def heirs(name: str) -> list[str]:

@@ -43,9 +43,21 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "* set config/n_layers/gguf/keys/1 to *",
         "* drop weights/*/past_layers*",
     ),
+    "tests/recipe/test_transformers_peers.py compares what is left out": (
+        "mamba2 * config/state_heads/hf/default*",
+    ),
+    "neither transformers nor llama.cpp reads it": (
+        "mamba2 * expect/hf/norm_before_gate*",
+        "mamba2 swap expect/hf/norm_before_gate with *",
+    ),
+    "llama.cpp's converter writes the same number for all": (
+        "mamba2 drop config/context_length/hf",
+    ),
     "all files say how large a head is": ("ministral3 * config/head_dim/default/*",),
     "a spelling of an activation that other families' recordings have": (
         "phi drop config/hidden_act/hf/values/*",
+        "mamba2 drop config/hidden_act/hf/values/*",
+        "mamba2 set config/hidden_act/hf/values/* to *",
     ),
     "llama.cpp has no biases for Falcon: the rules say what is never written": (
         "falcon * weights/gguf/*bias*",
@@ -100,6 +112,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     ),
     "no recorded file of a tied model has the matrix": (
         "whisper set weights/hf/decoder.lm_head.weight/when/tie_word_embeddings to False",
+        "_backbone set weights/hf/lm_head.weight/when/tie_word_embeddings to False",
     ),
     "a GGUF file that has the matrix is not tied": (
         "* set weights/gguf/lm_head.weight/when/tie_word_embeddings to False",
