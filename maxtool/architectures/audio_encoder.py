@@ -51,5 +51,5 @@ class AudioEncoder(Module[[Tensor], Tensor]):
         x = ops.gelu(self.conv1(input_features.permute([0, 2, 1])))
         x = ops.gelu(self.conv2(x)) + self.position
         for layer in self.layers:
-            x = layer(x, None)
+            x = layer(x, None, None)
         return self.norm(x)

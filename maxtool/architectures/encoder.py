@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from maxtool.architectures.config import typed
 from maxtool.architectures.encoder_attention import EncoderAttention
 from maxtool.architectures.encoder_config import EncoderConfig
+from maxtool.architectures.encoder_views import Views
 from maxtool.architectures.entry import Entry, Limit, Table
 from maxtool.architectures.mlp import MLPS
 from maxtool.architectures.pooling import pooled
-from maxtool.architectures.rope_scaling import waves
-from maxtool.architectures.rotary_angles import Angles, RotaryTable
+from maxtool.architectures.pre_norm_layer import PreNormLayer
+from maxtool.architectures.rotary_angles import Angles
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
 from maxtool.graph import Tensor, TensorType, ops
@@ -33,9 +32,9 @@ class EncoderLayer(Module[[Tensor, Tensor, Angles | None], Tensor]):
             qkv_bias=config.qkv_bias,
             o_bias=config.o_bias,
         )
-        self.attn_norm = LayerNorm(hidden, eps=config.norm_eps)
+        self.attn_norm = _norm(config)
         self.mlp = MLPS[config.mlp](hidden, inner, config.hidden_act, dtype, config.mlp_bias)
-        self.mlp_norm = LayerNorm(hidden, eps=config.norm_eps)
+        self.mlp_norm = _norm(config)
 
     def forward(self, x: Tensor, mask: Tensor, angles: Angles | None) -> Tensor:
         """Map ``[batch, seq, hidden]`` to the same shape, as attention does."""
@@ -55,16 +54,18 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
         self.config, trained = config, config.context_length
         self.context = context or min(config.max_length or trained, trained)
         hidden, learned = config.hidden_size, config.position == "learned"
-        rows = trained + config.position_offset
-        self.embed = Embedding(config.vocab_size, hidden, dtype)
-        self.position = Embedding(rows, hidden, dtype) if learned else None
+        rows, width = trained + config.position_offset, config.embedding_size or hidden
+        self.embed = Embedding(config.vocab_size, width, dtype)
+        self.position = Embedding(rows, width, dtype) if learned else None
         self.token_type = (
-            Embedding(config.token_types, hidden, dtype) if config.token_types else None
+            Embedding(config.token_types, width, dtype) if config.token_types else None
         )
-        self.embed_norm = LayerNorm(hidden, eps=config.norm_eps)
-        self.layers = ModuleList(EncoderLayer(config, dtype) for _ in range(config.n_layers))
+        self.embed_norm = LayerNorm(width, eps=config.norm_eps, use_bias=config.norm_bias)
+        self.widened = Linear(width, hidden, dtype, has_bias=True) if width != hidden else None
+        self.layers = ModuleList(_layer(config, i, dtype) for i in range(config.n_layers))
+        self.norm = _norm(config) if config.block == "pre" else None
         self.pooler = Linear(hidden, hidden, dtype, has_bias=True) if config.pooler else None
-        self.rotary = None if learned else _rotary(config, self.context)
+        self.views = Views(config, self.context)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
@@ -74,12 +75,11 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
         All are ``[batch, seq]``; the mask is 1 for a token and 0 for padding. Absent types are 0.
         """
         x = self._embedded(input_ids, token_type_ids)
-        batch, seq = input_ids.shape
-        mask = attention_mask.cast(DType.bool).reshape([batch, 1, 1, seq])
-        start = Tensor([0], DType.int32, input_ids.device)
-        angles = None if self.rotary is None else self.rotary.angles(input_ids, start)
-        for layer in self.layers:
-            x = layer(x, mask, angles)
+        views = self.views.of(input_ids, attention_mask)
+        for index, layer in enumerate(self.layers):
+            x = layer(x, *views[self.config.has_window(index)])
+        if self.norm is not None:
+            x = self.norm(x)
         return (x,) if self.pooler is None else (x, ops.tanh(self.pooler(x[:, 0])))
 
     def pool(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
@@ -105,12 +105,11 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
     @property
     def tables(self) -> tuple[Table, ...]:
         """The vectors of tokens, of their types and of positions, and the angles of positions."""
-        angles = () if self.rotary is None else self.rotary.by_position
         return (
             Table("embed.weight", "input_ids"),
             Table("position.weight", "context", self.config.position_offset),
             *([Table("token_type.weight", "token_type_ids")] if self._has_types else []),
-            *(Table(name, "context") for name in angles),
+            *(Table(name, "context") for name in self.views.tables),
         )
 
     def entries(self) -> tuple[Entry, ...]:
@@ -138,7 +137,8 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
             x = x + self.token_type(input_ids * 0 if token_type_ids is None else token_type_ids)
         if self.position is not None:
             x = x + self.position(self._rows(input_ids))
-        return self.embed_norm(x)
+        x = self.embed_norm(x)
+        return x if self.widened is None else self.widened(x)
 
     def _rows(self, input_ids: Tensor) -> Tensor:
         """The row of each token in the table of positions; padding takes the one before all."""
@@ -149,9 +149,14 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
         return ops.cumsum(counted, 1) * counted + (self.config.position_offset - 1)
 
 
-def _rotary(config: EncoderConfig, context: int) -> RotaryTable:
-    dim, theta = config.head_dim, config.rope_theta
-    return RotaryTable("rope", dim, context, lambda: np.float32(1) / waves(dim, theta))
+def _layer(config: EncoderConfig, index: int, dtype: DType) -> EncoderLayer | PreNormLayer:
+    if config.block == "pre":
+        return PreNormLayer(config.layer(index), dtype)
+    return EncoderLayer(config, dtype)
+
+
+def _norm(config: EncoderConfig) -> LayerNorm:
+    return LayerNorm(config.hidden_size, eps=config.norm_eps, use_bias=config.norm_bias)
 
 
 def build(

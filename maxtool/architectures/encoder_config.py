@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from maxtool.architectures.config import MAX_POSITIONS, out_of_range, unsupported
+from maxtool.architectures.config import MAX_POSITIONS, other_lengths, out_of_range, unsupported
 from maxtool.architectures.mlp import ACTIVATIONS, MLPS
 from maxtool.architectures.pooling import POOLINGS
+from maxtool.architectures.pre_norm_layer import LayerSizes
 
 CHOICES = {
+    "block": ("after", "pre"),
     "position": ("learned", "rope"),
     "mlp": tuple(MLPS),
     "hidden_act": tuple(ACTIVATIONS),
     "pooling": tuple(POOLINGS),
+    "classifier_pooling": ("mean", "cls"),
 }
 
 
@@ -29,34 +32,66 @@ class EncoderConfig:
     head_dim: int
     context_length: int
     norm_eps: float
+    # Where norms are: ``after`` the sums, as BERT has them; ``pre``: before attention and MLP, but
+    # for the first attention, and behind the last layer (ModernBERT).
+    block: str = "after"
     position: str = "learned"  # ``learned``: a table of positions; ``rope``: heads are rotated
     position_offset: int = 0  # rows of that table before the one of the first token
     # The token that takes no position where positions count tokens (RoBERTa); None where they count
     # all places.
     pad_token_id: int | None = None
     rope_theta: float = 10000.0
+    rope_local_theta: float | None = None  # that of layers with a window; None: the same
+    # Layers in which a token sees ``sliding_window // 2`` tokens before itself and as many behind.
+    sliding_layers: tuple[bool, ...] | None = None
+    sliding_window: int | None = None
+    # The width of the tables of tokens, positions and types, where a layer widens their sum.
+    embedding_size: int | None = None
     token_types: int = 0  # rows of the table of token types (segments); 0 for no table
     mlp: str = "plain"
     hidden_act: str = "gelu"
     qkv_bias: bool = True
     o_bias: bool = True
     mlp_bias: bool = True
+    norm_bias: bool = True
     pooler: bool = False  # whether there is BERT's pooler, a layer on the first token
     # How ``embed`` makes one vector of all tokens: ``mean``, ``cls`` (the first one's) or ``max``;
     # None, where a checkpoint does not say, is ``mean``.
     pooling: str | None = None
+    classifier_pooling: str | None = None  # likewise, of a classifier: ``mean`` or ``cls``
     normalize: bool = False  # whether ``embed`` scales that vector to length 1
     # Positions that texts are cut to, where they are fewer than ``context_length``.
     max_length: int | None = None
 
+    def has_window(self, layer: int) -> bool:
+        """Return whether a layer sees only the tokens near by."""
+        return self.sliding_layers is not None and self.sliding_layers[layer]
+
+    def layer(self, index: int) -> LayerSizes:
+        """Sizes of a layer whose norms are before its parts."""
+        return LayerSizes(
+            hidden_size=self.hidden_size,
+            intermediate_size=self.intermediate_size,
+            n_heads=self.n_heads,
+            head_dim=self.head_dim,
+            norm_eps=self.norm_eps,
+            hidden_act=self.hidden_act,
+            mlp=self.mlp,
+            qkv_bias=self.qkv_bias,
+            o_bias=self.o_bias,
+            mlp_bias=self.mlp_bias,
+            norm_bias=self.norm_bias,
+            attn_norm=index > 0,
+        )
+
     def problems(self) -> list[str]:
         """Return the problems with the values, one line each."""
-        return [*self._sizes(), *unsupported(self, CHOICES)]
+        return [*self._sizes(), *unsupported(self, CHOICES), *self._windows()]
 
     def _sizes(self) -> Iterator[str]:
         positive = (
             "vocab_size hidden_size intermediate_size n_layers n_heads head_dim context_length"
-            " rope_theta max_length"
+            " rope_theta rope_local_theta sliding_window embedding_size max_length"
         )
         not_negative = ("position_offset", "token_types", "norm_eps")
         yield from out_of_range(self, positive.split(), not_negative)
@@ -66,3 +101,8 @@ class EncoderConfig:
             yield f"head_dim {self.head_dim} is odd"
         if self.pad_token_id is not None and not 0 <= self.pad_token_id < self.vocab_size:
             yield f"pad_token_id is {self.pad_token_id}, of {self.vocab_size} tokens"
+
+    def _windows(self) -> Iterator[str]:
+        yield from other_lengths(self, {"sliding_layers": self.n_layers})
+        if any(self.sliding_layers or ()) and self.sliding_window is None:
+            yield "there are layers with a window, and no sliding_window"

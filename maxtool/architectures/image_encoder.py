@@ -58,7 +58,7 @@ class ImageEncoder(Module[[Tensor], "tuple[Tensor, ...]"]):
         if self.embed_norm is not None:
             x = self.embed_norm(x)
         for layer in self.layers:
-            x = layer(x, None)
+            x = layer(x, None, None)
         if self.norm is not None:
             x = self.norm(x)
         return (x,) if self.pooler is None else (x, self.pooler(x))

@@ -194,6 +194,45 @@ def _write_after_first(flags: Flags, values: Values) -> Raws:
     return [None] if values["sliding_window"] is None else _write_layer_types(flags, values)
 
 
+MODERNBERT_PERIOD = 3
+
+
+def _read_behind_first(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Read n: all but the first of every n layers."""
+    every = raws[0]
+    fits = type(every) is int and 0 < every <= MAX_LAYERS
+    return tuple(layer % every != 0 for layer in range(values["n_layers"])) if fits else every
+
+
+def _write_behind_first(flags: Flags, values: Values) -> Raws:
+    """Write n; of several that mean the same the usual one."""
+    fewest = flags.index(False, 1) if False in flags[1:] else len(flags)
+    for every in (MODERNBERT_PERIOD, fewest):
+        if _read_behind_first([every], values) == flags:
+            return (every,)
+    raise Unspellable
+
+
+def _read_switches_or_n(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Read flags, or n, from one key."""
+    return raws[0] if isinstance(raws[0], list | tuple) else _read_behind_first(raws, values)
+
+
+def _write_switches_or_n(flags: Flags, values: Values) -> Raws:
+    try:
+        return _write_behind_first(flags, values)
+    except Unspellable:
+        return (list(flags),)
+
+
+def _write_types_or_n(flags: Flags, values: Values) -> Raws:
+    """Write n where it says all, which older releases of transformers read, too."""
+    try:
+        return None, *_write_behind_first(flags, values)
+    except Unspellable:
+        return *_write_layer_types(flags, values), None
+
+
 KINDS_OF_WINDOWS = {"local": True, "global": False}
 GPT_NEO_TYPES = ((("global", "local"), 12),)
 
@@ -309,6 +348,7 @@ def _write_with_heads(flags: Flags, values: Values) -> Raws:
 _LISTED = _flags(_read_layer_types, _write_layer_types)
 _PERIOD = _flags(_read_period, _write_period)
 _FIRST = _flags(_read_first, _write_first)
+_BEHIND_FIRST = _flags(_read_behind_first, _write_behind_first)
 _SMOLLM3 = Codec(
     _read_smollm3, _write_smollm3, ("flags",), ("bool", "any"), {"rope_layers": FLAGS_OR_NULL}
 )
@@ -372,6 +412,13 @@ LAYER_CODECS: Mapping[str, Codec] = {
     ),
     "from_layer": _FIRST,
     "gpt_neo_windows": Codec(_read_gpt_neo, _write_gpt_neo, ("flags",), ("any", "any")),
+    "layer_types_or_behind_first": Codec(
+        read=_either(_LISTED, _BEHIND_FIRST).read,
+        write=_write_types_or_n,
+        types=("flags",),
+        keys=("any", "any"),
+    ),
+    "behind_first": _flags(_read_switches_or_n, _write_switches_or_n),
     "windows_after_first": Codec(
         _read_after_first,
         _write_after_first,

@@ -55,11 +55,16 @@ def filled(encoder: Encoder, seed: int = 0) -> Encoder:
         ({"hidden_act": "mish"}, "hidden_act 'mish': supported are silu, gelu, gelu_tanh, relu, "),
         ({"mlp": "wide"}, "mlp 'wide': supported are gated, plain"),
         ({"pooling": "last"}, "pooling 'last': supported are mean, cls, max"),
+        ({"classifier_pooling": "max"}, "classifier_pooling 'max': supported are mean, cls"),
         ({"max_length": 0}, "max_length is 0"),
         ({"pad_token_id": 11}, "pad_token_id is 11, of 11 tokens"),
         ({"context_length": 2**31, "position_offset": 2}, "context_length is 2147483648, above"),
         ({"rope_theta": float("inf")}, "rope_theta is inf"),
         ({"token_types": -1}, "token_types is -1"),
+        ({"block": "post"}, "block 'post': supported are after, pre"),
+        ({"rope_local_theta": 0.0}, "rope_local_theta is 0.0"),
+        ({"sliding_layers": (True,), "sliding_window": 4}, "sliding_layers has 1 values, not 3"),
+        ({"sliding_layers": (True,) * 3}, "there are layers with a window, and no sliding_window"),
     ],
 )
 def test_problems_of_a_configuration(changes: dict[str, Any], problem: str) -> None:
@@ -120,6 +125,48 @@ def test_parameters_of_a_rotary_encoder() -> None:
     assert not {name for name in names if name.endswith("bias") and "norm" not in name}
 
 
+def test_tables_that_are_narrower_than_the_layers() -> None:
+    shapes = {
+        name: tuple(map(int, weight.shape))
+        for name, weight in made(embedding_size=4, token_types=2).raw_state_dict().items()
+        if not name.startswith("layers.")
+    }
+    assert shapes == {
+        "embed.weight": (11, 4),
+        "position.weight": (9, 4),
+        "token_type.weight": (2, 4),
+        "embed_norm.weight": (4,),
+        "embed_norm.bias": (4,),
+        "widened.weight": (6, 4),
+        "widened.bias": (6,),
+    }
+
+
+MODERN: dict[str, Any] = NOMIC | {
+    "block": "pre",
+    "norm_bias": False,
+    "rope_local_theta": 100.0,
+    "sliding_layers": (False, True, False),
+    "sliding_window": 5,
+}
+
+
+def test_parameters_where_norms_come_first() -> None:
+    names = set(made(**MODERN).raw_state_dict())
+    assert "layers.0.attn_norm.weight" not in names
+    assert {"layers.1.attn_norm.weight", "layers.0.mlp_norm.weight", "norm.weight"} <= names
+    assert not {name for name in names if name.endswith("bias")}
+
+
+def test_a_window_hides_what_is_far() -> None:
+    """Change the last token: through one layer no vector farther than half the window changes."""
+    model = filled(made(**MODERN | {"n_layers": 1, "sliding_layers": (True,)}))
+    ids = np.array([[2, 3, 4, 5, 6, 7], [2, 3, 4, 5, 6, 8]])
+    first, second = model.forward(Tensor(ids), Tensor(np.ones_like(ids)))[0].to_numpy()
+    changed = np.abs(first - second).max(-1) > 1e-6
+    assert changed.tolist() == [False, False, False, True, True, True]
+
+
 def test_entries_name_their_inputs_and_outputs() -> None:
     forward, embed = made(token_types=2, pooler=True).entries()
     assert list(forward.inputs) == ["input_ids", "attention_mask", "token_type_ids"]
@@ -150,6 +197,7 @@ PADDED: dict[str, dict[str, Any]] = {
     "bert": {"token_types": 2, "normalize": True},
     "roberta": {"position_offset": 2, "pad_token_id": 1, "pooling": "max", "hidden_act": "relu"},
     "nomic": NOMIC | {"hidden_act": "silu", "pooling": "cls"},
+    "modern": MODERN | {"sliding_layers": (True,), "sliding_window": 3},
 }
 
 

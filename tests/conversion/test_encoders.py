@@ -13,9 +13,12 @@ from typer.testing import CliRunner
 
 from maxtool import artifact
 from maxtool.cli.app import app
+from maxtool.recipe import find_recipe
 from maxtool.runtime import loader
 from maxtool.weights import open_checkpoint
 from tests.effort import thinned
+from tests.variants import gguf_keys
+from tests.variants.rows import Files, rows
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 TINY = ("tiny-bert", "tiny-roberta", "tiny-distilbert", "tiny-nomic-bert")
@@ -93,3 +96,15 @@ def test_files_of_sentence_transformers_are_carried(tmp_path: Path) -> None:
     run("convert", DATA / "tiny-roberta", "-o", tmp_path / "out", "--dtype", "float16")
     for name in ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json"):
         assert (tmp_path / "out" / name).read_bytes() == (DATA / "tiny-roberta" / name).read_bytes()
+
+
+def test_a_gguf_file_of_modernbert_that_says_no_period(tmp_path: Path) -> None:
+    """Take the first of every three layers to see everything, as llama.cpp does."""
+    Files(tmp_path).checkpoint(next(rows("modernbert")))
+    run("convert", tmp_path / "0" / "modernbert", "-o", tmp_path / "model.gguf")
+    checkpoint = open_checkpoint(tmp_path / "model.gguf")
+    keys = {**checkpoint.metadata, "modern-bert.block_count": np.uint32(4)}
+    del keys["modern-bert.attention.sliding_window_pattern"]
+    found = gguf_keys.read(find_recipe(checkpoint), checkpoint, keys)
+    assert found is not None
+    assert found["sliding_layers"] == (False, True, True, False)

@@ -19,6 +19,7 @@ from tests.data.random_families import (
     LISTED,
     NEWER_ALONE,
     UNSCALED,
+    without,
 )
 from tests.data.random_latent_families import LATENT, LATENT_GRANTED
 from tests.data.random_options import (
@@ -300,6 +301,11 @@ def _bert(draw: Draw) -> Config:
     return _encoder(draw, hidden_act=ACTIVATIONS, pad_token_id=st.integers(0, 5))
 
 
+def _electra(draw: Draw) -> Config:
+    config = _encoder(draw, hidden_act=ACTIVATIONS, pad_token_id=st.integers(0, 5))
+    return config | {"embedding_size": draw(st.sampled_from([config["hidden_size"], 5, 12]))}
+
+
 def _roberta(draw: Draw) -> Config:
     config = _encoder(draw, hidden_act=ACTIVATIONS, pad_token_id=st.integers(0, 5))
     longer = config["max_position_embeddings"] + config["pad_token_id"] + 1
@@ -325,6 +331,33 @@ def _nomic_bert(draw: Draw) -> Config:
     return _encoder(draw) | {"rope_parameters": table}
 
 
+def _modernbert(draw: Draw) -> Config:
+    bases = {"full_attention": draw(THETAS), "sliding_attention": draw(THETAS)}
+    tables = {kind: {"rope_type": "default", "rope_theta": base} for kind, base in bases.items()}
+    config = _encoder(
+        draw,
+        hidden_activation=ACTIVATIONS,
+        attention_bias=FLAGS,
+        mlp_bias=FLAGS,
+        norm_bias=FLAGS,
+        local_attention=WINDOW,
+        classifier_pooling=st.sampled_from(["cls", "mean"]),
+        classifier_bias=FLAGS,
+        classifier_activation=ACTIVATIONS,
+    )
+    layers = draw(st.integers(1, 5))
+    config |= {"num_hidden_layers": layers, "norm_eps": config["layer_norm_eps"]}
+    # Of numbers that mean the same the usual one, which is written for all of them.
+    every = [each for each in (1, 2, 3, 4) if each == 3 or each < layers]
+    listed: Config = {"global_attn_every_n_layers": draw(st.sampled_from(every))}
+    if draw(FLAGS):
+        listed = {"layer_types": kinds(draw, layers)}
+    special = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    special |= {"cls_token_id": 1, "sep_token_id": 2}
+    kept = without(config, "layer_norm_eps", "type_vocab_size")
+    return kept | listed | special | {"rope_parameters": tables}
+
+
 ENCODERS: Mapping[str, Callable[[Draw], Config]] = {
     "bert": _bert,
     "roberta": _roberta,
@@ -332,6 +365,8 @@ ENCODERS: Mapping[str, Callable[[Draw], Config]] = {
     "camembert": _roberta,
     "distilbert": _distilbert,
     "nomic_bert": _nomic_bert,
+    "modernbert": _modernbert,
+    "electra": _electra,
 }
 """The families that give vectors of tokens, and no logits."""
 RECORDED = {**FAMILIES, "gemma3": _gemma3_vision, **ENCODERS}
@@ -349,6 +384,7 @@ GRANTED: Mapping[str, Config] = {
     "gemma3_text": TANH,
     "gpt2": {"activation_function": "gelu_new", "scale_attn_weights": True, "n_inner": None},
     "gpt_neox": {"hidden_act": "gelu"},
+    "modernbert": dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias"), False),
     "qwen3_moe": SILU | {"norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": []},
     "smollm3": SILU | {"no_rope_layer_interval": 4},
     "starcoder2": {"hidden_act": "gelu_pytorch_tanh"},
@@ -421,6 +457,8 @@ def sayable(model_type: str, config: Config) -> Config:
         config["rope_parameters"] = config["rope_parameters"] | same
     if model_type == "ministral3":
         config["rope_parameters"] = config["rope_parameters"] | {"mscale": 1.0}
+    if model_type == "modernbert" and config["hidden_activation"] != "gelu":
+        config["hidden_activation"] = "silu"
     if model_type == "mpt":
         config["attn_config"] = config["attn_config"] | {"softmax_scale": None}
     if model_type == "mamba2":  # the converter takes twice the width for granted
@@ -450,12 +488,24 @@ def is_supported(config: Config) -> bool:
     return longest * factor >= LONGEST and rotated % 2 == 0
 
 
+def _published_modernbert(older: Config, tables: Config) -> Config:
+    if "global_attn_every_n_layers" in older:
+        older.pop("layer_types")
+    return older | {
+        "global_rope_theta": tables["full_attention"]["rope_theta"],
+        "local_rope_theta": tables["sliding_attention"]["rope_theta"],
+        "layer_norm_eps": older["norm_eps"],
+    }
+
+
 def published(newer: Config) -> Config:
     """The same configuration in the keys of transformers 4, as most checkpoints have it."""
     older = dict(newer)
     if older["model_type"] in NEWER_ALONE:
         return older
     table = dict(older.pop("rope_parameters", None) or {})
+    if older["model_type"] == "modernbert" and table:
+        return _published_modernbert(older, table)
     key = "type"
     if "full_attention" in table:
         # Transformers reads no other key of Gemma 3; nor do its published configurations have one.

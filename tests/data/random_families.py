@@ -708,6 +708,7 @@ def type_of(family: str) -> str:
 WITHOUT_GGUF = (
     "codegen",
     "cwm",
+    "electra",
     "flex_olmo",
     "gpt_neo",
     "gptj",

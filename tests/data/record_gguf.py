@@ -63,6 +63,10 @@ def wanted(config: dict[str, Any]) -> dict[str, Any]:
         "gpt2": {"n_ctx": config.get("n_positions")},
         "hunyuan_v1_moe": listed(config) if "moe_topk" in config else {},
         "bloom": {"seq_length": 2048},
+        "modernbert": {
+            "global_attn_every_n_layers": 3,
+            "layer_norm_eps": config.get("norm_eps"),
+        },
         "nomic_bert": NOMIC,
         "solar_open": {"first_k_dense_replace": 0, "partial_rotary_factor": 1.0},
     }

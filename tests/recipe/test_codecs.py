@@ -123,6 +123,8 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "rotated_where_sliding": st.just(VALUES["sliding_layers"]),
     "qwen2_windows": FLAGS,
     "windows_after_first": FLAGS,
+    "behind_first": FLAGS,
+    "layer_types_or_behind_first": FLAGS,
     "gpt_neo_windows": FLAGS,
     "gemma3_windows": periodic(),
     "smollm3_windows": FLAGS,
@@ -306,3 +308,19 @@ def test_the_deepest_model_scales_scores_by_its_width(name: str, layers: int) ->
 def test_what_no_layers_have(codec: str, raws: tuple[Any, ...]) -> None:
     with pytest.raises(Undefined):
         CODECS[codec].read(raws, {"n_layers": 3})
+
+
+@pytest.mark.parametrize("name", ["behind_first", "layer_types_or_behind_first"])
+def test_a_period_is_written_where_it_says_all(name: str) -> None:
+    """Write the usual 3 where it means the same as another number, else the least."""
+    written = {
+        (False, True, True, False): 3,
+        (False, True, True, True): 4,
+        (False, True): 3,
+        (False, False, False): 1,
+    }
+    for flags, every in written.items():
+        found = CODECS[name].write(flags, VALUES | {"n_layers": len(flags)})
+        assert [raw for raw in found if raw is not None] == [every]
+    listed = CODECS[name].write((True, False), VALUES | {"n_layers": 2})
+    assert isinstance(next(raw for raw in listed if raw is not None), list)

@@ -11,7 +11,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from maxtool.architectures.encoder_config import EncoderConfig
-from maxtool.recipe import find_recipe, resolve_config
+from maxtool.errors import ConfigurationError
+from maxtool.recipe import find_recipe, resolve_config, written_keys
 from maxtool.weights import open_checkpoint
 
 COMMON = {
@@ -75,6 +76,51 @@ NOMIC = {
     "use_rms_norm": False,
     "use_xentropy": True,
     "vocab_size": 30528,
+}
+# Keys of the first release of the class.
+MODERN = {
+    "architectures": ["ModernBertForMaskedLM"],
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "bos_token_id": 50281,
+    "classifier_activation": "gelu",
+    "classifier_bias": False,
+    "classifier_dropout": 0.0,
+    "classifier_pooling": "mean",
+    "cls_token_id": 50281,
+    "decoder_bias": True,
+    "deterministic_flash_attn": False,
+    "embedding_dropout": 0.0,
+    "eos_token_id": 50282,
+    "global_attn_every_n_layers": 3,
+    "global_rope_theta": 160000.0,
+    "gradient_checkpointing": False,
+    "hidden_activation": "gelu",
+    "hidden_size": 768,
+    "initializer_cutoff_factor": 2.0,
+    "initializer_range": 0.02,
+    "intermediate_size": 1152,
+    "layer_norm_eps": 1e-05,
+    "local_attention": 128,
+    "local_rope_theta": 10000.0,
+    "max_position_embeddings": 8192,
+    "mlp_bias": False,
+    "mlp_dropout": 0.0,
+    "model_type": "modernbert",
+    "norm_bias": False,
+    "norm_eps": 1e-05,
+    "num_attention_heads": 12,
+    "num_hidden_layers": 22,
+    "pad_token_id": 50283,
+    "position_embedding_type": "absolute",
+    "reference_compile": True,
+    "sep_token_id": 50282,
+    "sparse_pred_ignore_index": -100,
+    "sparse_prediction": False,
+    "tie_word_embeddings": True,
+    "torch_dtype": "float32",
+    "transformers_version": "4.47.0.dev0",
+    "vocab_size": 50368,
 }
 # Name to the configuration, the recipe, and some fields.
 PUBLISHED: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
@@ -165,6 +211,39 @@ PUBLISHED: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         "nomic_bert",
         {"hidden_size": 768, "context_length": 2048, "rope_theta": 1000.0, "qkv_bias": False},
     ),
+    "electra-small-discriminator": (
+        BASE
+        | {
+            "architectures": ["ElectraForPreTraining"],
+            "embedding_size": 128,
+            "hidden_size": 256,
+            "intermediate_size": 1024,
+            "layer_norm_eps": 1e-12,
+            "max_position_embeddings": 512,
+            "model_type": "electra",
+            "num_attention_heads": 4,
+            "pad_token_id": 0,
+            "summary_activation": "gelu",
+            "summary_last_dropout": 0.1,
+            "summary_type": "first",
+            "summary_use_proj": True,
+            "type_vocab_size": 2,
+            "vocab_size": 30522,
+        },
+        "electra",
+        {"embedding_size": 128, "hidden_size": 256, "head_dim": 64},
+    ),
+    "ModernBERT-base": (
+        MODERN,
+        "modernbert",
+        {
+            "rope_theta": 160000.0,
+            "rope_local_theta": 10000.0,
+            "sliding_layers": tuple(layer % 3 != 0 for layer in range(22)),
+            "sliding_window": 128,
+            "classifier_pooling": "mean",
+        },
+    ),
     "distilbert-base-uncased": (
         {
             "activation": "gelu",
@@ -203,3 +282,18 @@ def test_published_configurations_pass(tmp_path: Path, name: str) -> None:
     assert not found.notes
     assert {field: found.values[field] for field in fields} == fields
     assert EncoderConfig(**found.values).problems() == []
+
+
+@pytest.mark.parametrize(
+    "change", [{"hidden_activation": "relu"}, {"hidden_activation": "gelu_new"}, {"mlp_bias": True}]
+)
+def test_what_llama_cpp_cannot_compute(tmp_path: Path, change: dict[str, Any]) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(MODERN | change))
+    save_file({"x": np.zeros(1, np.float32)}, tmp_path / "model.safetensors")
+    checkpoint = open_checkpoint(tmp_path)
+    recipe = find_recipe(checkpoint)
+    values = resolve_config(recipe, checkpoint).values
+    assert written_keys(recipe, "hf", values)
+    with pytest.raises(ConfigurationError) as error:
+        written_keys(recipe, "gguf", values)
+    assert "has no spelling in gguf" in str(error.value)

@@ -87,6 +87,17 @@ DECLARED: tuple[Declared, ...] = (
     ),
     Declared(NOMIC, {"n_positions": 2048, "rotary_scaling_factor": 1}, {"context_length": 2048}),
     Declared(NOMIC, {"rotary_scaling_factor": 4}, {"context_length": 2048}),
+    Declared(
+        "ModernBERT-base",
+        {"global_attn_every_n_layers": None, "num_hidden_layers": 4},
+        {**READ, "sliding_layers": [False, True, True, False]},
+        {
+            "modern-bert.attention.causal": False,
+            "modern-bert.pooling_type": 1,
+            "modern-bert.classifier.pooling_type": 1,
+        },
+        MEAN,
+    ),
     Declared(NOMIC, {"rotary_emb_base": None, "rope_theta": 500.0}, {"rope_theta": 500.0}),
     Declared(
         NOMIC,

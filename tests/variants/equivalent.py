@@ -22,6 +22,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     "a folder of which GGUF has no form is written with the configuration that it has": (
         "codegen * constants/hf*",
         "cwm * constants/hf*",
+        "electra * constants/hf*",
         "flex_olmo * constants/hf*",
         "gpt_neo * constants/hf*",
         "gptj * constants/hf*",
@@ -59,8 +60,9 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "mamba2 drop config/hidden_act/hf/values/*",
         "mamba2 set config/hidden_act/hf/values/* to *",
     ),
-    "llama.cpp has no biases for Falcon: the rules say what is never written": (
+    "llama.cpp has no biases for these: the rules say what is never written": (
         "falcon * weights/gguf/*bias*",
+        "modernbert * weights/gguf/*bias*",
     ),
     "one key says both, and so do all files": (
         "_rotary swap config/qkv_bias with 'o_bias'",
@@ -119,13 +121,23 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     ),
     "what several keys say must agree, in whatever order they are read": (
         "nomic_bert swap config/rope_theta/hf/1 with 2",
+        "modernbert swap config/rope*_theta/hf/0 with 1",
         "* swap config/vocab_size/gguf/keys/* with *",
     ),
     "the architecture refuses the same values": (
         "* drop config/*_act/allowed",
         "_rotary drop config/rope_scaling/allowed",
     ),
-    "both keys are read, must agree, and are written": ("* swap config/*/gguf/keys with 'also'",),
+    "tests/conversion/test_encoders.py reads a file without the key": (
+        "modernbert set config/sliding_layers/gguf/default to 4",
+    ),
+    "tests/recipe/test_published_encoders.py looks for what is refused": (
+        "modernbert drop config/hidden_act/gguf/values",
+    ),
+    "both keys are read, must agree, and are written": (
+        "* swap config/*/gguf/keys with 'also'",
+        "modernbert swap config/norm_eps/hf/keys with 'also'",
+    ),
     "no model has both keys": (
         "_rotary swap order/gguf/13 with 14",
         "_rotary swap order/gguf/14 with 15",

@@ -26,6 +26,13 @@ BUFFERS: Mapping[str, tuple[str, ...]] = {
         for prefix in ("", "model.")
         for part in ("vision_tower", "multi_modal_projector")
     ),
+    "electra": (
+        "embeddings.position_ids",
+        "discriminator_predictions.dense.weight",
+        "generator_predictions.LayerNorm.bias",
+        "generator_lm_head.bias",
+    ),
+    "modernbert": ("head.norm.weight", "decoder.bias"),
     "falcon": ("transformer.h.0.self_attention.rotary_emb.inv_freq",),
     "codegen": ("transformer.h.0.attn.causal_mask", "transformer.h.0.attn.embed_positions"),
     "ernie4_5_moe": (
@@ -63,6 +70,8 @@ def _gamma(name: str) -> str:
 NAMES: Mapping[str, tuple[Callable[[str], str], ...]] = {
     "bert": (lambda name: f"bert.{_gamma(name)}",),
     "distilbert": (lambda name: f"distilbert.{_gamma(name)}",),
+    "electra": (lambda name: f"electra.{_gamma(name)}",),
+    "modernbert": (lambda name: f"model.{name}",),
     "gemma3": (
         lambda name: name.replace("language_model.model.", "model.language_model."),
         lambda name: name.replace("lm_head.", "language_model.lm_head."),

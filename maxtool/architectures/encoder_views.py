@@ -1,0 +1,76 @@
+"""Masks and angles: what a layer of an encoder is given of the positions of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+
+from maxtool.architectures.encoder_config import EncoderConfig
+from maxtool.architectures.rope_scaling import Frequencies, waves
+from maxtool.architectures.rotary_angles import Angles, RotaryTable
+from maxtool.dtype import DType
+from maxtool.graph import Tensor, ops
+
+# The mask of an attention, and the angles of its queries and keys if they are rotated.
+View: TypeAlias = tuple[Tensor, Angles | None]
+
+
+class Views:
+    """The views of the two kinds of layers: True stands for those with a window.
+
+    Args:
+        config: The encoder's.
+        context: Positions to have angles for.
+    """
+
+    def __init__(self, config: EncoderConfig, context: int) -> None:
+        self.kinds = {config.has_window(layer) for layer in range(config.n_layers)}
+        self._reach = (config.sliding_window or 0) // 2
+        self._rotaries = _rotaries(config, context)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The names of tables with a row for each position."""
+        used = dict.fromkeys(table for kind, table in self._rotaries.items() if kind in self.kinds)
+        return tuple(name for rotary in used for name in rotary.by_position)
+
+    def of(self, input_ids: Tensor, attention_mask: Tensor) -> dict[bool, View]:
+        """The views of a call; both inputs are ``[batch, seq]``, the mask is 1 for a token."""
+        batch, seq = input_ids.shape
+        there = attention_mask.cast(DType.bool).reshape([batch, 1, 1, seq])
+        masks = {False: there}
+        if True in self.kinds:
+            masks[True] = ops.logical_and(there, self._near(input_ids))
+        start = Tensor([0], DType.int32, input_ids.device)
+
+        def angles(kind: bool) -> Angles | None:
+            return self._rotaries[kind].angles(input_ids, start) if self._rotaries else None
+
+        return {kind: (masks[kind], angles(kind)) for kind in self.kinds}
+
+    def _near(self, input_ids: Tensor) -> Tensor:
+        """A mask that shows each token those near it: bool ``[1, 1, seq, seq]``."""
+        seq = input_ids.shape[1]
+        places = ops.range(0, seq, dtype=DType.int32, device=input_ids.device)
+        rows, columns = places.reshape([1, 1, seq, 1]), places.reshape([1, 1, 1, seq])
+        return ops.abs(rows - columns) <= self._reach
+
+
+def _rotaries(config: EncoderConfig, context: int) -> Mapping[bool, RotaryTable]:
+    """The angles of each kind of layer; none where positions are learned."""
+    if config.position != "rope":
+        return {}
+    dim, local = config.head_dim, config.rope_local_theta
+    plain = RotaryTable("rope", dim, context, partial(_frequencies, dim, config.rope_theta))
+    if local is None:
+        return {False: plain, True: plain}
+    other = RotaryTable("rope.local", dim, context, partial(_frequencies, dim, local))
+    return {False: plain, True: other}
+
+
+def _frequencies(dim: int, theta: float) -> Frequencies:
+    """Radians per position of each pair."""
+    return np.float32(1) / waves(dim, theta)
