@@ -62,8 +62,8 @@ def _chosen(rule: Any, chosen: Mapping[str, tuple[int, str]]) -> Any:  # noqa: A
     for key in ("from", "tie", "ops"):
         if key in rule:
             made[key] = _chosen(rule[key], chosen)
-    if isinstance(rule.get("by"), list):
-        made["by"] = [_by_place(name, places) for name in rule["by"]]
+    if isinstance(rule.get("factors"), list):
+        made["factors"] = [_by_place(name, places) for name in rule["factors"]]
     if isinstance(rule.get("part"), str):
         made["part"] = places.get(rule["part"], rule["part"])
     return made

@@ -209,19 +209,19 @@ def _add(array: Array, params: Params) -> Any:  # noqa: ANN401 - an array
 
 def _multiply(array: Array, params: Params) -> Any:  # noqa: ANN401 - an array
     """The array times one number after the other, each product rounded."""
-    for factor in params["by"]:
+    for factor in params["factors"]:
         array = array * array.dtype.type(factor)
     return array
 
 
 def _divide(array: Array, params: Params) -> Any:  # noqa: ANN401 - an array
-    for factor in reversed(params["by"]):
+    for factor in reversed(params["factors"]):
         array = array / array.dtype.type(factor)
     return array
 
 
 def _are_ones(params: Params) -> bool:
-    return all(factor == 1 for factor in params["by"])
+    return all(factor == 1 for factor in params["factors"])
 
 
 def _minus_exp(array: Array, _params: Params) -> Any:  # noqa: ANN401 - an array
@@ -387,7 +387,7 @@ OPERATIONS: Mapping[str, Operation] = {
         problems=_add_problems,
     ),
     "divide": Operation(
-        params={"by": "factors"},
+        params={"factors": "factors"},
         apply=_each(_divide),
         shapes=lambda shapes, _params: list(shapes),
         inverse="multiply",
@@ -396,7 +396,7 @@ OPERATIONS: Mapping[str, Operation] = {
         does_nothing=_are_ones,
     ),
     "multiply": Operation(
-        params={"by": "factors"},
+        params={"factors": "factors"},
         apply=_each(_multiply),
         shapes=lambda shapes, _params: list(shapes),
         inverse="divide",

@@ -129,7 +129,7 @@ def _sizes(rule: Rule, recipe: Recipe) -> Iterator[str]:
 
 
 def _factors(step: Step, recipe: Recipe) -> Iterator[str]:
-    for name in step.params.get("by", ()):
+    for name in step.params.get("factors", ()):
         field, _, index = name.partition(".")
         wanted = "floats" if index else "float"
         if field not in recipe.fields:

@@ -90,7 +90,8 @@ def test_the_graph_computes_what_numpy_does(kind: str) -> None:
     forward = graph_of(model, model.entries()[0])
     owned = {name: weight.to_numpy() for name, weight in forward.owners.items()}
     (logits,) = evaluate(forward, [TEXTS], {**weights, **owned})
-    np.testing.assert_allclose(logits, Oracle(model.config, weights).logits(TEXTS), atol=1e-6)
+    expected = Oracle(model.config, weights).logits(TEXTS)
+    np.testing.assert_allclose(logits, expected, atol=1e-5)  # angles are float32
 
 
 @pytest.mark.parametrize(

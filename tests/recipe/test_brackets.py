@@ -32,9 +32,9 @@ def test_the_place_of_a_word_is_the_part() -> None:
 
 
 def test_the_place_of_a_word_behind_a_field() -> None:
-    steps = [{"op": "split"}, {"op": "divide", "by": ["c", "d.[q,k]", "d.[x,y]", 3]}]
+    steps = [{"op": "split"}, {"op": "divide", "factors": ["c", "d.[q,k]", "d.[x,y]", 3]}]
     found = rules({"a.[q,k]": {"from": "b", "ops": steps}})
-    assert found["a.k"]["ops"][1]["by"] == ["c", "d.1", "d.[x,y]", 3]
+    assert found["a.k"]["ops"][1]["factors"] == ["c", "d.1", "d.[x,y]", 3]
 
 
 def test_ways_sources_and_ties() -> None:

@@ -153,7 +153,7 @@ def factors(draw: st.DrawFn, op: str) -> Case:
     """Arrays times powers of two, of which nothing is rounded, or times any numbers."""
     array, value = bits(draw, draw(SHAPE), admitted(draw, op)), st.floats(0.1, 4.0)
     by = draw(st.lists(st.sampled_from([0.5, 1.0, 2.0]) | value, min_size=1, max_size=2))
-    return Step(op, {"by": tuple(by)}), [array]
+    return Step(op, {"factors": tuple(by)}), [array]
 
 
 STRATEGIES: dict[str, Callable[[str], st.SearchStrategy[Case]]] = {
