@@ -19,11 +19,18 @@ def running(parameters: list[Any], mark: str) -> list[Any]:
     ]
 
 
-def test_every_third_is_in_a_sample_beside_those_that_are_kept() -> None:
-    chosen = sampled("abcdefgh", "b", "h")
-    assert len(chosen) == 8
-    assert running(chosen, "explored") == ["a", "b", "e", "h"]
-    assert running(sampled("abcd", share=2), "explored") == ["a", "c"]
+def test_a_third_is_in_a_sample_beside_those_that_are_kept() -> None:
+    names = [f"case {number}" for number in range(300)]
+    usual = running(sampled(names), "explored")
+    assert 80 < len(usual) < 120
+    assert 130 < len(running(sampled(names, share=2), "explored")) < 170
+    assert set(running(sampled(names, *names[:9]), "explored")) == {*usual, *names[:9]}
+
+
+def test_a_new_parameter_moves_no_other() -> None:
+    names = [f"case {number}" for number in range(30)]
+    usual = running(sampled(names), "explored")
+    assert [one for one in running(sampled(["new", *names]), "explored") if one != "new"] == usual
 
 
 def test_what_is_not_kept_is_slow() -> None:

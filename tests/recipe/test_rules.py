@@ -126,7 +126,11 @@ def test_numbers_that_are_in_the_weights(tmp_path: Path) -> None:
         ('"scale", "scales', '"block", "scales', "divide: field 'block' is not of type float"),
         ('"scale", "scales', '"scale.0", "scales', "divide: field 'scale' is not of type floats"),
         ('"scale", "scales', '"scales", "scales', "divide: field 'scales' is not of type float"),
-        ('"scale", "scales', '3, "scales', "factors needs a list of fields, those of several numbers"),
+        (
+            '"scale", "scales',
+            '3, "scales',
+            "factors needs a list of fields, those of several numbers",
+        ),
         (', when = { block = "parallel" } }', " }", "is used by 2 rules, which has no inverse"),
         ("sizes = [2, 4] }]\npart = 1", "sizes = [4, 2] }]\npart = 1", "split in different ways"),
         ("axes = [1, 0] }, { op", "axes = [0, 1] }, { op", "split in different ways"),

@@ -54,6 +54,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     "llama.cpp's converter writes the same number for all": (
         "mamba2 drop config/context_length/hf",
     ),
+    "no recorded model is as wide as so many heads": ("mpt set config/n_heads/hf/default to *",),
     "all files say how large a head is": ("ministral3 * config/head_dim/default/*",),
     "a spelling of an activation that other families' recordings have": (
         "phi drop config/hidden_act/hf/values/*",
