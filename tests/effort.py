@@ -56,11 +56,11 @@ def sampled(values: Iterable[Any], *kept: Any, share: int = 3) -> list[Any]:
         ValueError: If one that is kept is none of them.
     """
     listed = list(values)
-    if strangers := [one for one in kept if one not in listed]:
+    if strangers := [one for one in kept if one not in map(_plain, listed)]:
         raise ValueError(f"not among the parameters: {strangers}")
     return [
         one
-        if one in kept or zlib.crc32(str(one).encode()) % share == 0
+        if _plain(one) in kept or zlib.crc32(str(_plain(one)).encode()) % share == 0
         else _marked(one, pytest.mark.explored)
         for one in listed
     ]
@@ -74,6 +74,14 @@ def unexplored(items: Iterable[pytest.Item]) -> tuple[list[pytest.Item], list[py
     return kept, left
 
 
+def _plain(value: Any) -> Any:
+    """A parameter without the marks that it has."""
+    if not hasattr(value, "marks"):
+        return value
+    return value.values[0] if len(value.values) == 1 else value.values
+
+
 def _marked(value: Any, mark: pytest.MarkDecorator) -> Any:
-    values = value if isinstance(value, tuple) else (value,)
-    return pytest.param(*values, marks=mark)
+    plain, marks = _plain(value), getattr(value, "marks", ())
+    values = plain if isinstance(plain, tuple) else (plain,)
+    return pytest.param(*values, marks=(*marks, mark))

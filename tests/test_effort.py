@@ -33,6 +33,14 @@ def test_a_new_parameter_moves_no_other() -> None:
     assert [one for one in running(sampled(["new", *names]), "explored") if one != "new"] == usual
 
 
+def test_slow_ones_are_sampled_too() -> None:
+    names = [f"case {number}" for number in range(30)]
+    chosen = sampled(thinned(names, "case 0"), "case 0")
+    assert running(running(chosen, "explored"), "slow") == ["case 0"]
+    usual = {*running(sampled(names), "explored")} - {"case 0"}
+    assert {one.values[0] for one in running(chosen, "explored") if one != "case 0"} == usual
+
+
 def test_what_is_not_kept_is_slow() -> None:
     assert running(thinned([(1, 2), (3, 4)], (3, 4)), "slow") == [(3, 4)]
 

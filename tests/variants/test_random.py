@@ -10,7 +10,7 @@ import pytest
 from maxtool.recipe import find_recipe, recipe_names
 from tests.data.random_configs import ENCODERS
 from tests.data.seeded import sample
-from tests.effort import thinned
+from tests.effort import sampled, thinned
 from tests.parity.traced import TracedModel
 from tests.variants import gguf_keys
 from tests.variants.judge import Judge
@@ -42,11 +42,12 @@ NEEDED = {
     "gpt_oss": {"rope_parameters"},
     "ministral3": {"rope_parameters"},
 }
+DECODERS = [family for family in RANDOM if family not in ENCODERS]
 STEP = 3
 """Of so many configurations one is run token by token."""
 
 
-@pytest.mark.parametrize("family", thinned(RANDOM, *KINDS))
+@pytest.mark.parametrize("family", sampled(thinned(RANDOM, *KINDS), *KINDS, share=2))
 def test_a_family(family: str, tmp_path: Path) -> None:
     """Read it, convert it as llama.cpp's converter does, read the result, and convert it back."""
     judge = Judge([family], tmp_path)
@@ -71,7 +72,7 @@ def test_keys_that_are_left_out(family: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", [each for each in RANDOM if each not in ENCODERS])
+@pytest.mark.parametrize("family", sampled(DECODERS, share=2))
 def test_calls_with_a_cache(family: str, tmp_path: Path) -> None:
     """A first call, then token by token; frequencies may follow the length that is reached."""
     files = Files(tmp_path)
