@@ -124,7 +124,9 @@ def _parts(config: DecoderConfig) -> Iterator[str]:
 
 
 def _has_flags(config: DecoderConfig) -> bool:
-    """Return whether there is a flag for each layer where there are any."""
+    """Return whether there is a flag for each layer where there are any, and no end of layers."""
+    if config.n_layers > MAXIMA["n_layers"]:
+        return False
     listed = (config.attention_layers, config.mlp_layers)
     return all(len(flags) == config.n_layers for flags in listed if flags is not None)
 

@@ -233,7 +233,11 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
     kv_heads, dim = draw(st.integers(1, 3)), draw(st.integers(1, 5))
     layers = st.one_of(st.none(), st.tuples(*[st.booleans()] * 3))
     chosen = {name: draw(st.sampled_from(known)) for name, known in CHOICES.items()}
-    chosen["rope_scaling"] = "none"
+    chosen |= {"rope_scaling": "none", "state_norm": "gated"}
+    if (
+        chosen["block"] == "single"
+    ):  # tests/architectures/test_layer_state.py has layers of one part
+        chosen["block"] = "pre"
     result = chosen | {
         "vocab_size": draw(st.integers(2, 70)),
         "hidden_size": draw(st.integers(3, 40)),
