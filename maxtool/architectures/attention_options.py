@@ -46,6 +46,11 @@ class AttentionOptions(DecoderSizes):
     # and what is inside an MLP before its last one (BitNet's).
     sub_norms: bool = False
 
+    @property
+    def score_scale(self) -> float:
+        """The number that scores are multiplied by."""
+        return self.head_dim**-0.5 if self.attention_scale is None else self.attention_scale
+
     def window(self, layer: int) -> int | None:
         """Return the number of keys a query of a layer sees at most; None for all."""
         return self.sliding_window if chosen(self.sliding_layers, layer) else None

@@ -29,7 +29,7 @@ class CrossAttention(Module[[Tensor, Cache], Tensor]):
         self.o = Linear(inner, hidden, dtype, has_bias=config.o_bias)
         self.n_kv_heads, self.head_dim, self.positions = config.n_kv_heads, dim, positions
         self.form = form
-        self.scale = dim**-0.5 if config.attention_scale is None else config.attention_scale
+        self.scale = config.score_scale
 
     @property
     def buffers(self) -> dict[str, BufferType]:

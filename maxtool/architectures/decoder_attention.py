@@ -61,7 +61,7 @@ class Attention(CachedModule):
         self.slides, self.n_kv_heads = self.room < context, config.n_kv_heads
         self.form = form
         self.softcap = config.attention_softcap
-        self.scale = dim**-0.5 if config.attention_scale is None else config.attention_scale
+        self.scale = config.score_scale
 
     def state(self) -> LayerState:
         """The keys and values, and their scales."""

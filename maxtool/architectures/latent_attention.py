@@ -84,8 +84,7 @@ class LatentAttention(CachedModule):
         self.window, self.room = window, form.room(window, context)
         self.slides = self.room < context
         self.softcap = config.attention_softcap
-        own = config.head_dim**-0.5 if config.attention_scale is None else config.attention_scale
-        self.scale = own * score_factor(config)
+        self.scale = config.score_scale * score_factor(config)
 
     def state(self) -> LayerState:
         """The latents with the rotated keys behind them, as keys and as values."""
