@@ -14,7 +14,7 @@ from pathlib import Path
 
 from maxtool.files.staging import staged
 from maxtool.sources.hub_library import cache
-from maxtool.sources.locking import locked
+from maxtool.sources.locking import locked, new_name
 
 
 class HubCache:
@@ -58,14 +58,18 @@ class HubCache:
                 path.write_text(commit, encoding="ascii")
 
     def link(self, digest: str, commit: str, file: str) -> Path:
-        """Put a content into the folder of a commit: a link, or itself where there are none."""
+        """Put a content into the folder of a commit: a link, or itself where there are none.
+
+        What is there is replaced at once, as others may be about to open it.
+        """
         blob, pointer = self.blob(digest), self.snapshot(commit) / file
         pointer.parent.mkdir(parents=True, exist_ok=True)
-        pointer.unlink(missing_ok=True)
-        try:
-            pointer.symlink_to(os.path.relpath(blob, pointer.parent))
-        except OSError:
-            blob.replace(pointer)
+        with new_name(blob.parent) as link:
+            try:
+                link.symlink_to(os.path.relpath(blob, pointer.parent))
+            except OSError:
+                link = blob
+            link.replace(pointer)
         return pointer
 
     @contextmanager

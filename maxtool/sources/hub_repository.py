@@ -51,6 +51,8 @@ class HubRepository(Origin):
         if listed.is_at(pointer):
             return pointer
         with cache.held(digest) as is_held:
+            if listed.is_at(pointer):
+                return pointer  # another process brought it meanwhile
             if not listed.is_at(cache.blob(digest)):
                 with own_part(cache.part(digest), is_held=is_held) as part:
                     transfer(self.store, self.url(file), listed, part, progress)

@@ -137,3 +137,15 @@ def test_a_build_brings_a_repository_once(server: HubServer) -> None:
         assert [step["status"] for step in json.loads(output)["steps"]] == [status], errors
         assert bool(server.asked) == (status == "done")
         server.asked.clear()
+
+
+def test_steps_of_a_build_bring_a_repository_side_by_side(server: HubServer) -> None:
+    folder = server.root.parent
+    step = f'kind = "convert"\nsource = "{NAME}"\nno-recipe = true\n'
+    steps = [f'[targets.x{number}]\noutput = "x{number}.npz"\n{step}' for number in range(2)]
+    (folder / "x.toml").write_text("".join(steps))
+    building = started(server, "build", str(folder / "x.toml"), "--json", "--jobs", "2")
+    output, errors = building.communicate(timeout=100)
+    assert [one["error"] for one in json.loads(output)["steps"]] == [None, None], errors
+    spans = sorted(headers["range"] for _, headers in asked_of(server))
+    assert len(spans) == len(set(spans)), spans

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from maxtool.cli.app import app
+from maxtool.sources.hub_cache import HubCache
 from maxtool.weights import hub
 from tests.cli.hub_server import COMMIT, NAME, HubServer, serve_hub
 from tests.weights.range_server import Handler, ranges
@@ -217,6 +219,49 @@ def test_an_answer_that_trickles_is_not_waited_for(
         ended.set()
     assert result.exit_code == 3
     assert "the answer takes too long" in result.stderr
+
+
+def test_what_another_process_has_brought_meanwhile_is_not_touched(
+    server: HubServer, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "cache" / "models--org--model" / "snapshots" / COMMIT / "model.safetensors"
+    placed: list[int] = []
+
+    @contextmanager
+    def held(_: HubCache, digest: str) -> Iterator[bool]:
+        """Hold a lock that another process held until it had brought the file."""
+        if digest == hashlib.sha256((model / file.name).read_bytes()).hexdigest():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes((model / file.name).read_bytes())
+            placed.append(file.stat().st_ino)
+        yield True
+
+    monkeypatch.setattr(HubCache, "held", held)
+    assert convert().exit_code == 0
+    assert placed == [file.stat().st_ino]
+    assert server.files.sent == 0
+
+
+@pytest.mark.usefixtures("server")
+def test_a_link_that_is_there_is_replaced_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another program may open it at any moment: it is never removed first."""
+    assert convert().exit_code == 0
+    cache = HubCache("org/model")
+    [digest] = [blob.name for blob in cache.blob("x").parent.iterdir() if len(blob.name) == 64]
+    file = cache.snapshot(COMMIT) / "model.safetensors"
+    removed: list[Path] = []
+    unlink = Path.unlink
+
+    def noted(path: Path, *, missing_ok: bool = False) -> None:
+        removed.append(path)
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", noted)
+    before = file.lstat().st_ino
+    assert cache.link(digest, COMMIT, file.name) == file
+    assert file not in removed
+    assert file.lstat().st_ino != before
+    assert file.resolve() == cache.blob(digest).resolve()
 
 
 def test_an_output_that_exists_is_told_before_anything_is_brought(server: HubServer) -> None:
