@@ -11,7 +11,6 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import tvm_ffi
 from numpy.typing import NDArray
 
 from maxtool.compiler.quantizers import kept_libraries
@@ -19,6 +18,9 @@ from maxtool.quantization import QuantizationEncoding
 from maxtool.quantization.acceleration import COMPILED, register
 from maxtool.quantization.block import UInt8
 from maxtool.quantization.importance import BlockWeights
+from maxtool.runtime.loader.ffi import FRAMEWORKS, import_ffi, without
+
+tvm_ffi = import_ffi()
 
 # The types of elements, by NumPy's, and as what kernels are given them.
 SOURCES: dict[np.dtype[Any], tuple[str, type[np.generic]]] = {
@@ -91,9 +93,10 @@ def _built(
     encoding: QuantizationEncoding, dtype: str, weighed: bool
 ) -> tuple[int, Callable[..., object]]:
     """A quantizer that is compiled now, and kept for later where there is a linker and a place."""
-    from maxtool.compiler.cpu_target import cpu_target
-    from maxtool.compiler.linking import export_library
-    from maxtool.compiler.quantizers.quantizer_kernels import NAME, module_for
+    with without(FRAMEWORKS):
+        from maxtool.compiler.cpu_target import cpu_target
+        from maxtool.compiler.linking import export_library
+        from maxtool.compiler.quantizers.quantizer_kernels import NAME, module_for
 
     target = cpu_target()
     module, batch = module_for(encoding, dtype, target, weighed=weighed), target.tile.width
