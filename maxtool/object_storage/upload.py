@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 from maxtool.errors import TransferFailed
 from maxtool.object_storage import bucket
 from maxtool.urls import redacted
-from maxtool.weights.remote.announced import OWN_KEYS, PLAIN, announced
+from maxtool.weights.remote.announced import OF_PARTS, OWN_KEYS, PLAIN, announced
 from maxtool.weights.remote.checksum import Checksum
 from maxtool.weights.remote.filesystem import FilesystemStore
 from maxtool.weights.remote.patience import patiently
@@ -25,8 +24,6 @@ Progress = Callable[[int], None]
 # multiple of 256 KiB.
 BLOCK, MOST_BLOCKS = 1 << 25, 9_000
 PIECE = 1 << 23
-# The ETag of an object that S3 made of parts: the MD5 of their MD5s, and how many they were.
-OF_PARTS = re.compile(r'"?([0-9a-f]{32})-(\d+)"?')
 
 
 def upload(path: Path, url: str, progress: Progress | None = None, *, again: bool = False) -> str:

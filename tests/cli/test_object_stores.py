@@ -246,6 +246,22 @@ def test_objects_of_several_parts(s3: Any, expected: bytes) -> None:
 
 
 @pytest.mark.peers
+def test_an_object_that_a_client_put_in_parts_of_its_own(s3: Any, expected: bytes) -> None:
+    """Such as boto3 makes of large files, with a checksum of the parts' checksums."""
+    transfer = pytest.importorskip("boto3.s3.transfer")
+    small = transfer.TransferConfig(multipart_threshold=1 << 10, multipart_chunksize=5 << 20)
+    for path in MODEL.iterdir():
+        if path.is_file():
+            s3.upload_file(str(path), "bucket", f"client/{path.name}", Config=small)
+    head = s3.head_object(Bucket="bucket", Key=f"client/{WEIGHTS}", ChecksumMode="ENABLED")
+    assert head["ETag"].endswith('-1"')
+    assert head["ChecksumCRC32"]
+    result = convert("s3://bucket/client")
+    assert result.exit_code == 0, result.output
+    assert Path("out.gguf").read_bytes() == expected
+
+
+@pytest.mark.peers
 def test_the_checksums_that_objects_are_stored_with(s3: Any) -> None:
     for algorithm in ("CRC32", "SHA1", "SHA256"):
         name = f"x-amz-checksum-{algorithm.lower()}"

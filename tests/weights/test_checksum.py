@@ -69,6 +69,24 @@ def test_any_headers_are_read(headers: dict[str, str], first: bytes) -> None:
     assert found is None or len(found.value) == DIGITS[found.kind]
 
 
+@pytest.mark.parametrize(
+    ("etag", "kind", "is_whole"),
+    [
+        (f'"{"0" * 32}"', None, True),
+        (f'"{"0" * 32}"', "COMPOSITE", False),
+        (f'"{"0" * 32}-2"', "FULL_OBJECT", True),
+        (f'"{"0" * 32}-2"', "COMPOSITE", False),
+        (f'"{"0" * 32}-2"', None, False),  # as of stores that have no such header
+    ],
+)
+def test_checksums_of_parts_are_not_taken(etag: str, kind: str | None, is_whole: bool) -> None:
+    headers = {"etag": etag, "x-amz-checksum-crc32": "t8rAwQ=="}
+    if kind is not None:
+        headers["x-amz-checksum-type"] = kind
+    found = announced(headers, b"", 9)
+    assert found == (Checksum("CRC-32", "b7cac0c1") if is_whole else None)
+
+
 @given(st.text(max_size=60))
 def test_any_text_can_be_redacted(text: str) -> None:
     for url in (text, f"https://{text}"):

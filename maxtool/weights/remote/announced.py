@@ -34,6 +34,8 @@ SINGLE: Mapping[str, str] = {
 }
 # What S3's ETag of an object that was put in one piece is, unless another key encrypts it.
 MD5 = re.compile(r'"?([0-9a-f]{32})"?')
+# And of one that was put in parts: the MD5 of their MD5s, and how many they were.
+OF_PARTS = re.compile(r'"?([0-9a-f]{32})-(\d+)"?')
 OWN_KEYS = ("x-amz-server-side-encryption-customer-algorithm",)
 PLAIN = (None, "AES256")
 
@@ -74,8 +76,17 @@ def _told(headers: Mapping[str, str]) -> Iterator[Checksum]:
             algorithm, _, value = item.strip().partition("=")
             if kind := ALGORITHMS.get(algorithm.lower()):
                 yield from of_base64(kind, value.strip().strip(":"))
-    is_composite = headers.get("x-amz-checksum-type", "").upper() == "COMPOSITE"
     for name, kind in SINGLE.items():
         value = headers.get(name, "")
-        if value and not (name.startswith("x-amz-") and is_composite):
+        if value and not (name.startswith("x-amz-") and _is_of_parts(headers)):
             yield from of_base64(kind, value)
+
+
+def _is_of_parts(headers: Mapping[str, str]) -> bool:
+    """Return whether a checksum that S3 tells is that of the checksums of an object's parts.
+
+    Of an object that was put in parts, which its ETag shows, it is unless the store says otherwise.
+    """
+    kind = headers.get("x-amz-checksum-type", "").upper()
+    is_parted = bool(OF_PARTS.fullmatch(headers.get("etag", "")))
+    return kind == "COMPOSITE" or (is_parted and kind != "FULL_OBJECT")
