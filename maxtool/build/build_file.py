@@ -140,7 +140,7 @@ def _targets(
         return
     kind = kinds.get(str(table.get("kind")))
     if kind is None:
-        problems.add((*place, "kind"), _unknown(table.get("kind"), kinds, "kind"))
+        _tell_missing_kind(place, table, kinds, problems)
         return
     _check_keys(place, table, kind, problems)
     for combination in _combinations(place, table.get("matrix", {}), problems):
@@ -168,6 +168,18 @@ def _targets(
                 if key in kind.options
             },
         )
+
+
+def _tell_missing_kind(
+    place: tuple[str, ...], table: Mapping[str, Any], kinds: Iterable[str], problems: Problems
+) -> None:
+    """Say that there is no such kind, by which alone other keys are known; or what it is called."""
+    from maxtool.weights.names import did_you_mean
+
+    problems.add((*place, "kind"), _unknown(table.get("kind"), kinds, "kind"))
+    for key in table.keys() - {*OWN_KEYS}:
+        if "kind" not in table and did_you_mean(key[:80], ["kind"]):
+            problems.add((*place, key), _unknown(key, ["kind"]))
 
 
 def _check_keys(

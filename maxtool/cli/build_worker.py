@@ -36,12 +36,20 @@ RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 def run_step(folder: Path, step: Step, sender: Connection) -> None:
-    """Run a step, and send what came of it; all paths are relative to the folder."""
+    """Run a step, and send what came of it; all paths are relative to the folder.
+
+    Where the build was killed meanwhile, nobody hears it, and the step ends as it would have.
+    """
+
+    def send(what: Sent | str) -> None:
+        with suppress(BrokenPipeError):
+            sender.send(what)
+
     end_at_once()
     _end_with_parent()
-    with listened(sender.send):
+    with listened(send):
         sent = _measured_run(folder, step)
-    sender.send(sent)
+    send(sent)
 
 
 def run_on_node(step: Step, asked: Mapping[str, str]) -> Sent:

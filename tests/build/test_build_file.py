@@ -84,6 +84,10 @@ WRONG = {
     target("x", kind="jion"): [
         "line 2: targets.x.kind: there is no kind 'jion'; did you mean 'join'?"
     ],
+    '[targets.x]\nkid = "join"\nsource = "s"': [
+        "line 1: targets.x.kind: is missing; one of join, test, measure",
+        "line 2: targets.x.kid: there is no key 'kid'; did you mean 'kind'?",
+    ],
     target("x", "with = true"): [
         "line 5: targets.x.with: has to be a text or a number, or a list of these"
     ],

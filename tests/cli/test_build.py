@@ -187,6 +187,22 @@ def test_the_sample(tmp_path: Path) -> None:
     assert output.read_bytes() == (tmp_path / "built" / "fireside-q4_0.gguf").read_bytes()
 
 
+def test_a_step_whose_build_was_killed_ends_without_a_word(tmp_path: Path) -> None:
+    code = f"""
+from multiprocessing import Pipe
+from pathlib import Path
+from maxtool.build.step import Step
+from maxtool.cli import build_worker
+receiver, sender = Pipe(duplex=False)
+receiver.close()
+build_worker.run_step(Path({str(tmp_path)!r}), Step("x", "copy", (), "from", "to", ()), sender)
+"""
+    (tmp_path / "from").write_text("whole")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "to").read_text() == "whole"
+
+
 @pytest.mark.slow
 def test_a_kill_in_the_middle(folder: Path, interruptible: Callable[[], None]) -> None:
     """Kill it at several moments; the same command ends with the same bytes."""
