@@ -140,7 +140,7 @@ def _root(
     _help_without_command(context)
 
 
-GROUPS: dict[str, str] = {"recipes": "List, show and check recipes"}
+GROUPS: dict[str, str] = {"recipes": "List, show, check and propose recipes"}
 # The function of each command has the name of its module.
 COMMANDS: dict[str, str] = {
     "inspect-weights": "inspect_weights",
@@ -157,6 +157,7 @@ COMMANDS: dict[str, str] = {
     "recipes list": "recipes_list",
     "recipes show": "recipes_show",
     "recipes check": "recipes_check",
+    "recipes new": "recipes_new",
 }
 
 for _name, _module in COMMANDS.items():

@@ -80,6 +80,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "recipes list": ("maxtool recipes list", "maxtool recipes list --json"),
     "recipes show": ("maxtool recipes show llama", "maxtool recipes show my-model.toml"),
     "recipes check": ("maxtool recipes check my-model.toml My-Model-7B",),
+    "recipes new": (
+        "maxtool recipes new My-Model-7B",
+        "maxtool recipes new My-Model-7B -o my-model.toml",
+    ),
 }
 
 MEANINGS: Mapping[int, str] = {
@@ -110,6 +114,7 @@ ENDINGS: Mapping[str, tuple[int, ...]] = {
     "recipes list": (4,),
     "recipes show": (4,),
     "recipes check": (4,),
+    "recipes new": (4,),
 }
 # The first line keeps click from filling the paragraph.
 VERBATIM = "\b"

@@ -23,6 +23,8 @@ class KeyCheck:
     reasons: Mapping[str, str] = field(default_factory=dict)  # why a key is never ignored
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    # Keys that nothing reads, and may count, with what is said of them among the problems.
+    unknown: dict[str, str] = field(default_factory=dict)
     can_ignore: bool = False  # whether a problem is one that could be ignored
 
     def run(self) -> None:
@@ -77,7 +79,8 @@ class KeyCheck:
             self.notes.append(f"{key} = {short(value)} is unknown, and off")
         else:
             self.can_ignore = True
-            self.problems.append(f"{key} = {short(value)} is unknown")
+            self.unknown[key] = f"{key} = {short(value)} is unknown"
+            self.problems.append(self.unknown[key])
 
     def _beside_failure(self, key: str) -> bool:
         """Return whether the key only details a table whose main key has failed already."""

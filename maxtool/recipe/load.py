@@ -55,6 +55,19 @@ def files_of(recipe: Recipe) -> tuple[Path, ...]:
     return tuple(files)
 
 
+def whole_tables(name: str) -> Table:
+    """The tables of a recipe of ``recipe_names()`` with all that it inherits, choices written out.
+
+    They are shared, and not to be changed.
+    """
+    return extended(_tables(name), _tables)
+
+
+def recipe_of(tables: Table, file: Path) -> Recipe:
+    """The recipe that tables describe, as if they were a file's; errors as of load_recipe."""
+    return _read(file, tables)
+
+
 # The formats whose tensors have the names of a published architecture.
 RECIPES_READ: tuple[Format, ...] = ("safetensors", "pytorch", "gguf")
 # What GGUF files hold besides models, by ``general.type``, and what it is used for.
@@ -71,6 +84,25 @@ def find_recipe(checkpoint: Checkpoint) -> Recipe:
     """The recipe that recognises a checkpoint; of several, the one that asks for more.
 
     UnknownArchitecture if none does, or the format has none; it lists those that are known.
+    """
+    check_model(checkpoint)
+    keys, own = Keys.of(checkpoint), dialect(checkpoint)
+    names = recipe_names()
+    known = {name: _matches(_file(name))[own] for name in names}
+    tensors = checkpoint.tensors
+    matching = {name: match for name, match in known.items() if _recognises(match, keys, tensors)}
+    if not matching:
+        raise _unknown(checkpoint, keys, names)
+    asked = {name: len(match.values) + len(match.requires) for name, match in matching.items()}
+    return load_recipe(max(asked, key=asked.__getitem__))
+
+
+def check_model(checkpoint: Checkpoint) -> None:
+    """Refuse a checkpoint that is none of a model with a configuration.
+
+    Raises:
+        UnknownArchitecture: If it is something else, or recipes read no such files.
+        ConfigurationError: If its configuration is missing.
     """
     if checkpoint.format == "artifact":
         raise UnknownArchitecture(
@@ -94,15 +126,6 @@ def find_recipe(checkpoint: Checkpoint) -> Recipe:
     if isinstance(kind, str) and kind in NO_MODELS:
         what, hint = NO_MODELS[kind]
         raise UnknownArchitecture(what, file=checkpoint.path, hint=hint)
-    keys, own = Keys.of(checkpoint), dialect(checkpoint)
-    names = recipe_names()
-    known = {name: _matches(_file(name))[own] for name in names}
-    tensors = checkpoint.tensors
-    matching = {name: match for name, match in known.items() if _recognises(match, keys, tensors)}
-    if not matching:
-        raise _unknown(checkpoint, keys, names)
-    asked = {name: len(match.values) + len(match.requires) for name, match in matching.items()}
-    return load_recipe(max(asked, key=asked.__getitem__))
 
 
 def dialect(checkpoint: Checkpoint) -> Dialect:

@@ -46,12 +46,7 @@ def resolve_config(
 
     ``ignore`` names keys to pass over though they are unknown or have an unexpected value.
     """
-    reader = _Reader(recipe, checkpoint, Keys.of(checkpoint).within(recipe.section))
-    for item in recipe.fields.values():
-        reader.read(item)
-    reasons = {QUANTIZATION: checkpoint.unsupported} if checkpoint.unsupported else {}
-    check = KeyCheck(recipe, reader.keys, reader.known, reader.failed, ignore, reasons)
-    check.run()
+    reader, check = _read(recipe, checkpoint, ignore)
     if problems := [*reader.problems, *check.problems]:
         raise ConfigurationError(
             f"the configuration does not fit the recipe {recipe.name}",
@@ -60,6 +55,42 @@ def resolve_config(
             hint=IGNORE_HINT if check.can_ignore else None,
         )
     return ResolvedConfig(reader.values, check.notes)
+
+
+@dataclass(frozen=True)
+class Misread:
+    """Part of a configuration that a recipe does not understand.
+
+    Attributes:
+        unknown: Keys that it does not know, and that may change the model.
+        failed: Fields that could not be read.
+        problems: Lines on all else that does not fit.
+    """
+
+    unknown: list[str]
+    failed: set[str]
+    problems: list[str]
+
+
+def misread(recipe: Recipe, checkpoint: Checkpoint) -> Misread:
+    """Find what a recipe does not understand of a checkpoint's configuration."""
+    reader, check = _read(recipe, checkpoint, frozenset())
+    told = {*check.unknown.values()}
+    others = [line for line in check.problems if line not in told]
+    return Misread([*check.unknown], reader.failed, [*reader.problems, *others])
+
+
+def _read(
+    recipe: Recipe, checkpoint: Checkpoint, ignore: frozenset[str]
+) -> tuple[_Reader, KeyCheck]:
+    """Read the fields, as far as they can be, and look at the keys that are left."""
+    reader = _Reader(recipe, checkpoint, Keys.of(checkpoint).within(recipe.section))
+    for item in recipe.fields.values():
+        reader.read(item)
+    reasons = {QUANTIZATION: checkpoint.unsupported} if checkpoint.unsupported else {}
+    check = KeyCheck(recipe, reader.keys, reader.known, reader.failed, ignore, reasons)
+    check.run()
+    return reader, check
 
 
 @dataclass

@@ -247,7 +247,7 @@ def test_objects_of_several_parts(s3: Any, expected: bytes) -> None:
 
 @pytest.mark.peers
 def test_an_object_that_a_client_put_in_parts_of_its_own(s3: Any, expected: bytes) -> None:
-    """Such as boto3 makes of large files, with a checksum of the parts' checksums."""
+    """Read what boto3 makes of large files: with a checksum of the parts' checksums."""
     transfer = pytest.importorskip("boto3.s3.transfer")
     small = transfer.TransferConfig(multipart_threshold=1 << 10, multipart_chunksize=5 << 20)
     for path in MODEL.iterdir():

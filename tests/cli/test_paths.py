@@ -20,6 +20,7 @@ READING = {
     "convert": ["convert", "{}", "-o", "out.gguf"],
     "compile": ["compile", "{}", "-o", "out"],
     "recipes check": ["recipes", "check", "llama", "{}"],
+    "recipes new": ["recipes", "new", "{}"],
 }
 NOWHERE = [["inspect-weights", "{}"], *READING.values()]
 

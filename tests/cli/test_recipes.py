@@ -1,8 +1,9 @@
-"""``maxtool recipes list|show|check``."""
+"""``maxtool recipes list|show|check|new``."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -108,3 +109,50 @@ def test_the_first_line_of_a_listing_is_its_header() -> None:
     printed = CliRunner().invoke(app, ["recipes", "list"]).stdout
     assert printed.split()[0] == "Recipe"
     assert not printed.startswith("\n")
+
+
+@pytest.fixture
+def unknown(tmp_path: Path) -> Path:
+    """A Llama that says it is something else."""
+    folder = shutil.copytree(DATA / "tiny-llama", tmp_path / "unknown")
+    config = json.loads((folder / "config.json").read_text()) | {"model_type": "Camp Fire"}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def test_new(unknown: Path, tmp_path: Path) -> None:
+    shown = run("new", str(unknown))
+    file = tmp_path / "camp_fire.toml"
+    assert "everything fits" in shown.stderr
+    assert "look at it: maxtool recipes check camp_fire.toml" in shown.stderr
+    assert run("new", str(unknown), "-o", str(file)).stdout == f"wrote {file}\n"
+    assert file.read_text() == shown.stdout
+    assert "everything fits" in run("check", str(file), str(unknown)).stderr
+    assert "the output exists" in run("new", str(unknown), "-o", str(file), code=2).stderr
+    content = json.loads(run("new", str(unknown), "-o", str(file), "--force", "--json").stdout)
+    assert content["schema"] == "maxtool.recipes-new/1"
+    assert (content["base"], content["kind"], content["name"]) == (
+        "llama",
+        "Camp Fire",
+        "camp_fire",
+    )
+    assert (content["recipe"], content["output"]) == (file.read_text(), str(file))
+    assert (content["open"], content["guessed"]) == ([], {"tensors": {}, "keys": {}})
+    assert content["as_near"]["mistral"] == {"sliding_window": 4096}
+
+
+def test_new_of_what_is_not_explained(unknown: Path, tmp_path: Path) -> None:
+    config = json.loads((unknown / "config.json").read_text()) | {"gain": 0.5}
+    (unknown / "config.json").write_text(json.dumps(config))
+    shown = run("new", str(unknown), code=4)
+    assert "# OPEN: gain = 0.5 is not explained\n" in shown.stdout
+    assert "1 line marked OPEN" in shown.stderr
+    content = json.loads(run("new", str(unknown), "--json", code=4).stdout)
+    assert content["open"] == ["gain = 0.5 is not explained"]
+    assert run("new", str(unknown), "-o", str(tmp_path / "x.txt"), code=2).stdout == ""
+    assert not (tmp_path / "x.txt").exists()
+
+
+def test_new_of_what_is_known() -> None:
+    refused = run("new", str(DATA / "tiny-llama"), code=2)
+    assert "the recipe llama recognises this model" in refused.stderr

@@ -9,6 +9,7 @@ import errno
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -43,6 +44,7 @@ OTHERS: Mapping[str, list[str]] = {
     "inspect-weights, json": ["inspect-weights", "{names}", "--json"],
     "recipes list": ["recipes", "list"],
     "recipes check": ["recipes", "check", "llama", str(MODEL)],
+    "recipes new": ["recipes", "new", "{unknown}"],
     "convert": ["convert", str(MODEL), "-o", "{out}/x.gguf"],
     "convert, json": ["convert", str(MODEL), "-o", "{out}/x.gguf", "--json"],
     "compile": ["compile", str(MODEL), "-o", "{out}/x", "--dry-run"],
@@ -77,6 +79,9 @@ def command(
     places = {"{names}": tmp_path / "names.safetensors", "{out}": tmp_path}
     tensors = {ACCENTED: np.zeros(2, np.float32), CYRILLIC: np.zeros(2, np.float32)}
     safetensors.numpy.save_file(tensors, places["{names}"])
+    places["{unknown}"] = shutil.copytree(MODEL, tmp_path / "unknown")
+    config = places["{unknown}"] / "config.json"
+    config.write_text(config.read_text().replace('"model_type": "llama"', '"model_type": "new"'))
 
     def start(
         name: str, program: Sequence[str] = ("-m", "maxtool"), **streams: object

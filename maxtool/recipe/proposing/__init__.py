@@ -1,0 +1,1 @@
+"""Recipes proposed for checkpoints that none recognises."""

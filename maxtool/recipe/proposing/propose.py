@@ -1,0 +1,308 @@
+"""Proposing a recipe for a checkpoint that none recognises: the nearest one, and what differs."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from maxtool.architectures import DecoderConfig
+from maxtool.errors import ConfigurationError, UnknownArchitecture
+from maxtool.recipe.brackets import NOT_RULES
+from maxtool.recipe.keys import Keys, short
+from maxtool.recipe.load import check_model, dialect, files_of, load_recipe, recipe_of, whole_tables
+from maxtool.recipe.match_checkpoint import plan
+from maxtool.recipe.name_patterns import Pattern, renamed
+from maxtool.recipe.plan import shown
+from maxtool.recipe.problems import Table
+from maxtool.recipe.proposing.alike_keys import by_value, by_words, other_spellings, with_key
+from maxtool.recipe.proposing.alike_names import Guess, aliases, folded, guesses
+from maxtool.recipe.proposing.proposal import Proposal
+from maxtool.recipe.read_config import misread
+from maxtool.recipe.recipe_files import RECIPE_SUFFIX, recipe_names
+from maxtool.recipe.schema import DIALECTS, SCHEMA_VERSION, Dialect, Field, Recipe
+from maxtool.weights import Checkpoint, TensorInfo
+
+# In each dialect, the key that names the kind of model.
+KINDS: Mapping[Dialect, str] = {"hf": "model_type", "gguf": "general.architecture"}
+# Recipes that are looked at closely, of all that there are: fewer where there are more tensors than
+# so many in all; and names at most, numbers folded.
+CLOSELY, AT_LEAST, TENSORS, MAX_NAMES = 16, 3, 200_000, 200
+# What a guessed name counts beside one that is known, and a key that is not understood.
+GUESSED, UNREAD = 0.5, 0.5
+# Fields that every model says: a recipe's own values are not taken for them.
+SIZES = ("n_layers", "hidden_size", "n_heads")
+
+
+def propose(checkpoint: Checkpoint) -> Proposal:
+    """Propose a recipe for a checkpoint, by its headers.
+
+    Raises:
+        UnknownArchitecture: If the checkpoint is no model, does not say of what kind it is, or has
+            so many different tensors that it is of none.
+        ConfigurationError: If its configuration is missing.
+    """
+    check_model(checkpoint)
+    own = dialect(checkpoint)
+    kind = Keys.of(checkpoint).get(KINDS[own])
+    if not isinstance(kind, str) or not kind.strip():
+        hint = f"a recipe is chosen by that key: add {KINDS[own]}"
+        what = "the checkpoint does not say what kind of model it is"
+        file = checkpoint.config_file or checkpoint.path
+        raise UnknownArchitecture(what, file=file, hint=hint)
+    recipes = [recipe for recipe in map(load_recipe, recipe_names()) if recipe.knows(own)]
+    some = _some_of_each(checkpoint)
+    other = aliases(recipes, own)
+    variants = Counter(file for recipe in recipes for file in files_of(recipe))
+    looked_at = []
+    for recipe in recipes:
+        names = _names(recipe, own, some)
+        guessed = guesses(recipe, own, names, other)
+        unread = misread(recipe, checkpoint)
+        nearness = _nearness(recipe, own, names, guessed)
+        nearness -= UNREAD * (len(unread.unknown) + len(unread.problems))
+        looked_at.append((-nearness, -variants[recipe.file], recipe, guessed))
+    looked_at.sort(key=lambda one: one[:2])  # of those as near, that with most variants first
+    closely = min(CLOSELY, max(AT_LEAST, TENSORS // len(checkpoint.tensors)))
+    made = [
+        _proposal(checkpoint, own, kind, recipe, recipes, guessed)
+        for _, _, recipe, guessed in looked_at[:closely]
+    ]
+    made.sort(key=_rank)
+    for one in made[:AT_LEAST]:
+        _switch(one, checkpoint)
+    made.sort(key=_rank)
+    best, *others = made
+    best.alike = {
+        one.base: _otherwise(best, one) for one in others if one.distance == best.distance
+    }
+    return best
+
+
+def _rank(proposal: Proposal) -> tuple[int, float]:
+    """Order of proposals: the lowest is the best."""
+    return proposal.distance, proposal.strangeness
+
+
+def _some_of_each(checkpoint: Checkpoint) -> list[str]:
+    """A name of each kind that tensors have, numbers apart."""
+    some: dict[str, str] = {}
+    for name in checkpoint.tensors:
+        some.setdefault(folded(name), name)
+        if len(some) > MAX_NAMES:
+            what = f"the tensors have more than {MAX_NAMES} names, layers not counted"
+            hint = "a recipe is for models whose layers are alike"
+            raise UnknownArchitecture(what, file=checkpoint.path, hint=hint)
+    return [*some.values()]
+
+
+def _names(recipe: Recipe, own: Dialect, some: Sequence[str]) -> list[str]:
+    """The names of tensors as a recipe spells them, folded, each once; without those it drops."""
+    rules = recipe.rules[own]
+    aside = (*rules.drop, *recipe.aside[own].tensors)
+    spelled = renamed(rules.rename, dict.fromkeys(some))
+    left = (name for name in spelled if all(pattern.match(name) is None for pattern in aside))
+    return [*dict.fromkeys(folded(name) for name in left)]
+
+
+def _nearness(
+    recipe: Recipe, own: Dialect, names: Sequence[str], guessed: Sequence[Guess]
+) -> float:
+    """Count the names that a recipe knows, or seems to."""
+    known = {folded(source.text) for rule in recipe.rules[own].rules for source in rule.sources}
+    return len(known.intersection(names)) + GUESSED * len(guessed)
+
+
+def _otherwise(best: Proposal, other: Proposal) -> dict[str, Any]:
+    """The fields that another proposal reads otherwise, with its values.
+
+    It is what headers do not tell of the model.
+    """
+    usual = {item.name: item.default for item in fields(DecoderConfig)}
+    ours, theirs = usual | dict(best.values), usual | dict(other.values)
+    return {
+        name: theirs.get(name)
+        for name in dict.fromkeys([*ours, *theirs])
+        if ours.get(name) != theirs.get(name)
+    }
+
+
+def _proposal(
+    checkpoint: Checkpoint,
+    own: Dialect,
+    kind: str,
+    base: Recipe,
+    recipes: Sequence[Recipe],
+    guessed: Sequence[Guess],
+) -> Proposal:
+    """The proposal that extends one recipe."""
+    whole = whole_tables(base.name)
+    found = {one.known: one.found for one in guessed}
+    rules = {
+        target: _with_names(rule, found)
+        for target, rule in whole["weights"][own].items()
+        if target not in NOT_RULES and _with_names(rule, found) != rule
+    }
+    keys = _keys(checkpoint, own, base, recipes, found)
+    known = whole["config"]
+    config = {
+        name: with_key(known[name], own, key)
+        for name, key in keys.items()
+        if isinstance(known[name], dict) and not isinstance(known[name].get(own), list)
+    }
+    tables = {
+        **_identity(checkpoint, own, kind),
+        "extends": base.name,
+        "config": config,
+        "weights": {**{one: False for one in DIALECTS if one != own}, own: rules},
+    }
+    made = Proposal(base.name, kind, tables, guessed, {name: keys[name] for name in config})
+    _look(made, checkpoint)
+    return made
+
+
+def _keys(
+    checkpoint: Checkpoint,
+    own: Dialect,
+    base: Recipe,
+    recipes: Sequence[Recipe],
+    found: Mapping[str, str],
+) -> dict[str, str]:
+    """The fields of a recipe that are kept under other keys, as far as that can be told."""
+    unknown = misread(base, checkpoint).unknown
+    keys = other_spellings(base, recipes, own, unknown)
+    absent = [
+        name for name in base.fields if name not in keys and _is_absent(base, own, name, checkpoint)
+    ]
+    left = [key for key in unknown if key not in keys.values()]
+    keys |= by_words(base, own, absent, left)
+    sizes = _implied(checkpoint, base, own, found)
+    wanted = {name: sizes[name] for name in absent if name in sizes and name not in keys}
+    left = [key for key in left if key not in keys.values()]
+    return keys | by_value(wanted, Keys.of(checkpoint).values, left)
+
+
+def _identity(checkpoint: Checkpoint, own: Dialect, kind: str) -> dict[str, Any]:
+    """Tables by which a recipe recognises a model, and says what it is."""
+    name = re.sub(r"[^a-z0-9_]+", "_", kind.lower()).strip("_")[:60] or "model"
+    constants: Table = {KINDS[own]: kind}
+    listed = Keys.of(checkpoint).get("architectures") if own == "hf" else None
+    if isinstance(listed, list) and all(isinstance(one, str) for one in listed):
+        constants = {"architectures": listed, **constants}
+    return {
+        "schema": SCHEMA_VERSION,
+        "name": name,
+        "match": {own: {KINDS[own]: [kind]}},
+        "constants": {own: constants},
+    }
+
+
+def _with_names(rule: Any, found: Mapping[str, str]) -> Any:  # noqa: ANN401 - TOML
+    """A rule with other names for the tensors that it is made from."""
+    if isinstance(rule, str):
+        return found.get(rule, rule)
+    if isinstance(rule, list):
+        return [_with_names(way, found) for way in rule]
+    if isinstance(rule, dict) and "from" in rule:
+        return {**rule, "from": _with_names(rule["from"], found)}
+    return rule
+
+
+def _implied(
+    checkpoint: Checkpoint, base: Recipe, own: Dialect, found: Mapping[str, str]
+) -> dict[str, int]:
+    """Sizes that shapes of tensors tell of, by the fields that they are."""
+    tensors = renamed(base.rules[own].rename, checkpoint.tensors)
+    names = {
+        rule.target.text: found.get(rule.sources[0].text, rule.sources[0].text)
+        for rule in base.rules[own].rules
+        if len(rule.sources) == 1 and not rule.steps
+    }
+    sizes: dict[str, int] = {}
+    if (shape := _shape(tensors, names.get("embed.weight"))) is not None:
+        sizes |= {"vocab_size": shape[0], "hidden_size": shape[1]}
+    if (shape := _shape(tensors, names.get("layers.{layer}.mlp.up.weight"))) is not None:
+        sizes["intermediate_size"] = shape[0]
+    patterns = [Pattern(name) for name in names.values() if "{layer}" in name]
+    layers = [
+        indices["layer"]
+        for name in tensors
+        for pattern in patterns
+        if (indices := pattern.match(name)) is not None
+    ]
+    return sizes | ({"n_layers": max(layers) + 1} if layers else {})
+
+
+def _shape(tensors: Mapping[str, TensorInfo], name: str | None) -> tuple[int, ...] | None:
+    """The shape of a matrix of a name, in its first layer where it is in several."""
+    tensor = tensors.get((name or "").replace("{layer}", "0"))
+    return tensor.shape if tensor is not None and len(tensor.shape) == 2 else None
+
+
+def _is_absent(base: Recipe, own: Dialect, name: str, checkpoint: Checkpoint) -> bool:
+    """Return whether a field is there, and none of its keys is in the checkpoint."""
+    item = base.fields.get(name)
+    keys = Keys.of(checkpoint).within(base.section)
+    ways = () if item is None else item.spellings.get(own, ())
+    return bool(ways) and not any(keys.get(key) is not None for way in ways for key in way.keys)
+
+
+def _switch(made: Proposal, checkpoint: Checkpoint) -> None:
+    """Set flags that no key says otherwise where less is open, and no more tensors are not used."""
+    base, own = load_recipe(made.base), dialect(checkpoint)
+    for name, item in base.fields.items():
+        if made.open and item.type == "bool" and _is_absent(base, own, name, checkpoint):
+            config = {**made.tables["config"], name: not made.values.get(name)}
+            tables = {**made.tables, "config": config}
+            tried = Proposal(made.base, made.kind, tables, made.names, made.keys)
+            _look(tried, checkpoint)
+            if tried.distance < made.distance and tried.idle <= made.idle:
+                made.tables, made.open = tables, tried.open
+                made.parameters, made.values = tried.parameters, tried.values
+
+
+def _look(made: Proposal, checkpoint: Checkpoint) -> None:
+    """Match the checkpoint with the proposed recipe, and say what is open.
+
+    Where the configuration does not fit, tensors are looked at all the same, as if it did.
+    """
+    values = Keys.of(checkpoint).values
+    try:
+        recipe = _recipe(made, made.tables)
+        found = misread(recipe, checkpoint)
+        made.open = [f"{key} = {short(values.get(key))} is not explained" for key in found.unknown]
+        made.open += found.problems
+        made.open += [
+            f"no key says {name}"
+            for name in SIZES
+            if name not in found.failed
+            and _is_absent(recipe, dialect(checkpoint), name, checkpoint)
+        ]
+        assumed = {
+            name: value
+            for name in found.failed
+            if (value := _assumed(recipe.fields[name])) is not None
+        }
+        config = {**made.tables["config"], **assumed}
+        recipe = _recipe(made, {**made.tables, "config": config})
+        planned = plan(recipe, checkpoint, ignore=frozenset(values))
+    except ConfigurationError as error:
+        known = {*made.open}
+        made.open += [line for line in error.problems or [error.what] if line not in known]
+        return
+    made.parameters, made.values = len(planned.parameters), planned.config
+    made.open += shown(planned.misfits())
+
+
+def _recipe(made: Proposal, tables: Table) -> Recipe:
+    return recipe_of(tables, Path(f"{made.name}{RECIPE_SUFFIX}"))
+
+
+def _assumed(item: Field) -> bool | int | float | str | None:
+    """A value that a field has in other models; None if there is none such."""
+    usual = next((one for one in (item.default, *item.allowed) if one and one.op == "value"), None)
+    value = usual.operands[0] if usual is not None else None
+    return value if isinstance(value, bool | int | float | str) else None
