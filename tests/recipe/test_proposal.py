@@ -198,6 +198,21 @@ def test_checkpoints_of_no_kind_are_refused(tmp_path: Path) -> None:
         propose(open_checkpoint(folder))
 
 
+def test_names_cannot_leave_a_comment(tmp_path: Path) -> None:
+    folder = disguised(LLAMA, tmp_path / "it")
+    tensors = load_file(folder / "model.safetensors")
+    tensors["x\n[match.hf]\nmodel_type = ['llama']"] = np.ones(1, np.float32)
+    save_file(tensors, folder / "model.safetensors")
+    config = json.loads((folder / "config.json").read_text())
+    config["gain\nname = 'llama' # \ud800"] = 0.5
+    (folder / "config.json").write_text(json.dumps(config))
+    proposal = propose(open_checkpoint(folder))
+    assert len(proposal.open) == 2
+    text = proposal.text("it\nname = 'x'")
+    assert tomllib.loads(text)["match"] == {"hf": {"model_type": ["campfire"]}}
+    assert text.encode().count(b"# OPEN: ") == 2
+
+
 VALUES = st.recursive(
     st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),

@@ -65,6 +65,11 @@ def by_value(
     return _each_once(found)
 
 
+def is_one_way(told: object) -> bool:
+    """Return whether a dialect's part of a field, as TOML, is one way of spelling it."""
+    return not (isinstance(told, list) and any(isinstance(way, dict) for way in told))
+
+
 def with_key(field: Any, dialect: Dialect, key: str) -> Table:  # noqa: ANN401 - TOML
     """The table of a field that a dialect keeps under another key alone."""
     told = field[dialect]

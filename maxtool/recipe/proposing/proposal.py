@@ -64,16 +64,17 @@ class Proposal:
 
     def text(self, source: str) -> str:
         """The recipe as TOML; ``source`` is what the checkpoint is called in a comment."""
-        return "\n".join([*self._comments(source), *self._sections()]) + "\n"
+        comments = (f"# {_on_one_line(line)}" for line in self._comments(source))
+        return "\n".join([*comments, *self._sections()]) + "\n"
 
     def _comments(self, source: str) -> Iterator[str]:
-        yield f"# Proposed for {source!r:.200} by its names and shapes: {self.base}, but for this."
+        yield f"Proposed for {source!r:.200} by its names and shapes: {self.base}, but for this."
         if self.names or self.keys:
-            yield "# Look at each name and key below: that it means the same was guessed."
+            yield "Look at each name and key below: that it means the same was guessed."
         for name, values in self.alike.items():
             told = ", ".join(f"{option} = {short(value)}" for option, value in values.items())
-            yield f"# As near: {name}{f', with {told}' if told else ''}"
-        yield from (f"# OPEN: {line}" for line in self.open)
+            yield f"As near: {name}{f', with {told}' if told else ''}"
+        yield from (f"OPEN: {line}" for line in self.open)
 
     def _sections(self) -> Iterator[str]:
         yield from section("", {key: self.tables[key] for key in ("schema", "name", "extends")})
@@ -88,3 +89,9 @@ class Proposal:
                 for own, lines in ((own, lines) for own, lines in below.items() if lines):
                     yield ""
                     yield from section(f"{name}.{own}", lines)
+
+
+def _on_one_line(text: str) -> str:
+    """A line that a comment may have: names in a file hold whatever its author put there."""
+    plain = text.encode(errors="replace").decode()
+    return "".join(sign if sign.isprintable() else "?" for sign in plain)

@@ -18,7 +18,13 @@ from maxtool.recipe.match_checkpoint import plan
 from maxtool.recipe.name_patterns import Pattern, renamed
 from maxtool.recipe.plan import shown
 from maxtool.recipe.problems import Table
-from maxtool.recipe.proposing.alike_keys import by_value, by_words, other_spellings, with_key
+from maxtool.recipe.proposing.alike_keys import (
+    by_value,
+    by_words,
+    is_one_way,
+    other_spellings,
+    with_key,
+)
 from maxtool.recipe.proposing.alike_names import Guess, aliases, folded, guesses
 from maxtool.recipe.proposing.proposal import Proposal
 from maxtool.recipe.read_config import misread
@@ -66,7 +72,7 @@ def propose(checkpoint: Checkpoint) -> Proposal:
         nearness -= UNREAD * (len(unread.unknown) + len(unread.problems))
         looked_at.append((-nearness, -variants[recipe.file], recipe, guessed))
     looked_at.sort(key=lambda one: one[:2])  # of those as near, that with most variants first
-    closely = min(CLOSELY, max(AT_LEAST, TENSORS // len(checkpoint.tensors)))
+    closely = min(CLOSELY, max(AT_LEAST, TENSORS // max(1, len(checkpoint.tensors))))
     made = [
         _proposal(checkpoint, own, kind, recipe, recipes, guessed)
         for _, _, recipe, guessed in looked_at[:closely]
@@ -151,7 +157,7 @@ def _proposal(
     config = {
         name: with_key(known[name], own, key)
         for name, key in keys.items()
-        if isinstance(known[name], dict) and not isinstance(known[name].get(own), list)
+        if isinstance(known[name], dict) and is_one_way(known[name].get(own))
     }
     tables = {
         **_identity(checkpoint, own, kind),
@@ -188,6 +194,7 @@ def _keys(
 def _identity(checkpoint: Checkpoint, own: Dialect, kind: str) -> dict[str, Any]:
     """Tables by which a recipe recognises a model, and says what it is."""
     name = re.sub(r"[^a-z0-9_]+", "_", kind.lower()).strip("_")[:60] or "model"
+    name = f"{name}_proposed" if name in recipe_names() else name
     constants: Table = {KINDS[own]: kind}
     listed = Keys.of(checkpoint).get("architectures") if own == "hf" else None
     if isinstance(listed, list) and all(isinstance(one, str) for one in listed):
