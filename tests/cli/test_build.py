@@ -122,7 +122,8 @@ def test_what_the_system_refuses_is_an_error_of_the_step(folder: Path) -> None:
     result = build(folder, text, "--json", "-k")
     assert result.exit_code == 6
     assert statuses(result) == {"x": "failed", "z": "done"}
-    error = json.loads(result.stdout)["steps"][0]["error"]
+    steps = {step["name"]: step for step in json.loads(result.stdout)["steps"]}  # as they ended
+    error = steps["x"]["error"]
     assert error["class"] == "MachineLacks"
     assert error["file"] == "x.toml"
     (folder / "model" / "link").symlink_to("nothing")

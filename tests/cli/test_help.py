@@ -61,7 +61,7 @@ COMPLETED = {
         *("compare", "imatrix", "verify", "bench", "recipes"),
     ],
     "rec": ["recipes"],
-    "recipes ": ["list", "show", "check"],
+    "recipes ": ["list", "show", "check", "new"],
     "recipes show qwen": [name for name in recipe_names() if name.startswith("qwen")],
     "convert x --recipe gem": [name for name in recipe_names() if name.startswith("gem")],
     "convert --dtype ": [DType.float32.value, DType.float16.value, DType.bfloat16.value],
