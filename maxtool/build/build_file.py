@@ -177,8 +177,10 @@ def _tell_missing_kind(
     from maxtool.weights.names import did_you_mean
 
     problems.add((*place, "kind"), _unknown(table.get("kind"), kinds, "kind"))
-    for key in table.keys() - {*OWN_KEYS}:
-        if "kind" not in table and did_you_mean(key[:80], ["kind"]):
+    if "kind" in table:
+        return
+    for key in table:
+        if key not in OWN_KEYS and did_you_mean(key[:80], ["kind"]):
             problems.add((*place, key), _unknown(key, ["kind"]))
 
 

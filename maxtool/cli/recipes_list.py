@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from maxtool.cli.output import Output
 
 if TYPE_CHECKING:
     from maxtool.recipe import Recipe
-    from maxtool.recipe.schema import Dialect, Source
+    from maxtool.recipe.schema import Source
 
 SCHEMA = "maxtool.recipes-list/1"
-# In each dialect, the key that names the kind of model.
-KINDS: Mapping[Dialect, str] = {"hf": "model_type", "gguf": "general.architecture"}
 
 
 def recipes_list(out: Output) -> None:
@@ -33,6 +30,8 @@ def recipes_list(out: Output) -> None:
 
 
 def _row(recipe: Recipe) -> list[str]:
+    from maxtool.recipe.schema import KINDS
+
     kinds = [recipe.match[dialect].values.get(key, ()) for dialect, key in KINDS.items()]
     return [recipe.name, recipe.architecture, *(", ".join(map(str, names)) for names in kinds)]
 

@@ -18,7 +18,7 @@ from maxtool.recipe.keys import Keys
 from maxtool.recipe.parse import matches, parse
 from maxtool.recipe.problems import Problems, Table
 from maxtool.recipe.recipe_files import RECIPE_SUFFIX, recipe_file, recipe_names
-from maxtool.recipe.schema import Dialect, Match, Recipe, Source
+from maxtool.recipe.schema import KINDS, Dialect, Match, Recipe, Source
 from maxtool.weights import Checkpoint, TensorInfo
 from maxtool.weights.formats import Format
 from maxtool.weights.source_file import open_source
@@ -150,7 +150,7 @@ def _holds(required: Source, keys: Keys, tensors: Mapping[str, TensorInfo]) -> b
 
 
 def _unknown(checkpoint: Checkpoint, keys: Keys, recipes: list[str]) -> UnknownArchitecture:
-    key = {"gguf": "general.architecture", "hf": "model_type"}[dialect(checkpoint)]
+    key = KINDS[dialect(checkpoint)]
     found = keys.get(key)
     says = "does not name its architecture" if found is None else f"is a {found!r}"
     return UnknownArchitecture(

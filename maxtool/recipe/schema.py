@@ -14,6 +14,8 @@ from maxtool.recipe.rule import Rules
 Dialect = Literal["hf", "gguf"]
 DIALECTS: tuple[Dialect, ...] = ("hf", "gguf")
 SCHEMA_VERSION = 2
+# In each dialect, the key that names the kind of model.
+KINDS: Mapping[Dialect, str] = {"hf": "model_type", "gguf": "general.architecture"}
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,13 @@ from maxtool.recipe.problems import Table
 from maxtool.recipe.proposing.alike_names import Guess
 from maxtool.recipe.proposing.toml_text import section
 from maxtool.recipe.schema import DIALECTS
+from maxtool.runtime.loader.terminal import printable
 
 # Lines that stand for those on tensors, where the configuration is too far off to look at them.
 NOT_LOOKED_AT = 8
 
 
-@dataclass
+@dataclass(frozen=True)
 class Proposal:
     """A recipe for a checkpoint, and what it leaves open.
 
@@ -37,7 +38,7 @@ class Proposal:
     tables: Table
     names: Sequence[Guess]
     keys: Mapping[str, str]
-    open: list[str] = field(default_factory=list)
+    open: Sequence[str] = ()
     parameters: int = 0
     values: Mapping[str, Any] = field(default_factory=dict)
     alike: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -46,6 +47,11 @@ class Proposal:
     def name(self) -> str:
         """The recipe's name."""
         return str(self.tables["name"])
+
+    @property
+    def rank(self) -> tuple[int, float]:
+        """Order of proposals: the lowest is the best."""
+        return self.distance, self.strangeness
 
     @property
     def distance(self) -> int:
@@ -64,7 +70,8 @@ class Proposal:
 
     def text(self, source: str) -> str:
         """The recipe as TOML; ``source`` is what the checkpoint is called in a comment."""
-        comments = (f"# {_on_one_line(line)}" for line in self._comments(source))
+        # Names in a file hold whatever its author put there, lines of TOML too.
+        comments = (f"# {printable(line)}" for line in self._comments(source))
         return "\n".join([*comments, *self._sections()]) + "\n"
 
     def _comments(self, source: str) -> Iterator[str]:
@@ -89,9 +96,3 @@ class Proposal:
                 for own, lines in ((own, lines) for own, lines in below.items() if lines):
                     yield ""
                     yield from section(f"{name}.{own}", lines)
-
-
-def _on_one_line(text: str) -> str:
-    """A line that a comment may have: names in a file hold whatever its author put there."""
-    plain = text.encode(errors="replace").decode()
-    return "".join(sign if sign.isprintable() else "?" for sign in plain)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +27,11 @@ from maxtool.recipe.proposing.alike_keys import (
 )
 from maxtool.recipe.proposing.alike_names import Guess, aliases, folded, guesses
 from maxtool.recipe.proposing.proposal import Proposal
-from maxtool.recipe.read_config import misread
+from maxtool.recipe.read_config import Misread, misread
 from maxtool.recipe.recipe_files import RECIPE_SUFFIX, recipe_names
-from maxtool.recipe.schema import DIALECTS, SCHEMA_VERSION, Dialect, Field, Recipe
+from maxtool.recipe.schema import DIALECTS, KINDS, SCHEMA_VERSION, Dialect, Field, Recipe
 from maxtool.weights import Checkpoint, TensorInfo
 
-# In each dialect, the key that names the kind of model.
-KINDS: Mapping[Dialect, str] = {"hf": "model_type", "gguf": "general.architecture"}
 # Recipes that are looked at closely, of all that there are: fewer where there are more tensors than
 # so many in all; and names at most, numbers folded.
 CLOSELY, AT_LEAST, TENSORS, MAX_NAMES = 16, 3, 200_000, 200
@@ -41,6 +39,40 @@ CLOSELY, AT_LEAST, TENSORS, MAX_NAMES = 16, 3, 200_000, 200
 GUESSED, UNREAD = 0.5, 0.5
 # Fields that every model says: a recipe's own values are not taken for them.
 SIZES = ("n_layers", "hidden_size", "n_heads")
+
+
+@dataclass(frozen=True)
+class _Model:
+    """A checkpoint that no recipe recognises.
+
+    Attributes:
+        checkpoint: It.
+        own: Its dialect.
+        keys: Its configuration.
+        kind: What it calls its architecture.
+        recipes: All that know the dialect.
+    """
+
+    checkpoint: Checkpoint
+    own: Dialect
+    keys: Keys
+    kind: str
+    recipes: Sequence[Recipe]
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A recipe that may be near.
+
+    Attributes:
+        recipe: It.
+        guessed: What its tensors seem to be called.
+        unread: What it does not understand of the configuration.
+    """
+
+    recipe: Recipe
+    guessed: Sequence[Guess]
+    unread: Misread
 
 
 def propose(checkpoint: Checkpoint) -> Proposal:
@@ -51,46 +83,45 @@ def propose(checkpoint: Checkpoint) -> Proposal:
             so many different tensors that it is of none.
         ConfigurationError: If its configuration is missing.
     """
+    model = _model(checkpoint)
+    closely = min(CLOSELY, max(AT_LEAST, TENSORS // max(1, len(checkpoint.tensors))))
+    made = sorted(
+        (_proposal(model, candidate) for candidate in _nearest(model)[:closely]),
+        key=lambda one: one.rank,
+    )
+    made[:AT_LEAST] = [_switched(model, one) for one in made[:AT_LEAST]]
+    best, *others = sorted(made, key=lambda one: one.rank)
+    alike = [one for one in others if one.distance == best.distance]
+    return replace(best, alike={one.base: _otherwise(best, one) for one in alike})
+
+
+def _model(checkpoint: Checkpoint) -> _Model:
+    """Facts on a checkpoint that hold whichever recipe is looked at."""
     check_model(checkpoint)
-    own = dialect(checkpoint)
-    kind = Keys.of(checkpoint).get(KINDS[own])
+    own, keys = dialect(checkpoint), Keys.of(checkpoint)
+    kind = keys.get(KINDS[own])
     if not isinstance(kind, str) or not kind.strip():
         hint = f"a recipe is chosen by that key: add {KINDS[own]}"
         what = "the checkpoint does not say what kind of model it is"
         file = checkpoint.config_file or checkpoint.path
         raise UnknownArchitecture(what, file=file, hint=hint)
     recipes = [recipe for recipe in map(load_recipe, recipe_names()) if recipe.knows(own)]
-    some = _some_of_each(checkpoint)
-    other = aliases(recipes, own)
-    variants = Counter(file for recipe in recipes for file in files_of(recipe))
-    looked_at = []
-    for recipe in recipes:
-        names = _names(recipe, own, some)
-        guessed = guesses(recipe, own, names, other)
-        unread = misread(recipe, checkpoint)
-        nearness = _nearness(recipe, own, names, guessed)
+    return _Model(checkpoint, own, keys, kind, recipes)
+
+
+def _nearest(model: _Model) -> list[_Candidate]:
+    """All recipes, the nearest first; of those as near, that with most variants."""
+    some, other = _some_of_each(model.checkpoint), aliases(model.recipes, model.own)
+    variants = Counter(file for recipe in model.recipes for file in files_of(recipe))
+    found = []
+    for recipe in model.recipes:
+        names = _names(recipe, model.own, some)
+        guessed = guesses(recipe, model.own, names, other)
+        unread = misread(recipe, model.checkpoint)
+        nearness = _nearness(recipe, model.own, names, guessed)
         nearness -= UNREAD * (len(unread.unknown) + len(unread.problems))
-        looked_at.append((-nearness, -variants[recipe.file], recipe, guessed))
-    looked_at.sort(key=lambda one: one[:2])  # of those as near, that with most variants first
-    closely = min(CLOSELY, max(AT_LEAST, TENSORS // max(1, len(checkpoint.tensors))))
-    made = [
-        _proposal(checkpoint, own, kind, recipe, recipes, guessed)
-        for _, _, recipe, guessed in looked_at[:closely]
-    ]
-    made.sort(key=_rank)
-    for one in made[:AT_LEAST]:
-        _switch(one, checkpoint)
-    made.sort(key=_rank)
-    best, *others = made
-    best.alike = {
-        one.base: _otherwise(best, one) for one in others if one.distance == best.distance
-    }
-    return best
-
-
-def _rank(proposal: Proposal) -> tuple[int, float]:
-    """Order of proposals: the lowest is the best."""
-    return proposal.distance, proposal.strangeness
+        found.append((-nearness, -variants[recipe.file], _Candidate(recipe, guessed, unread)))
+    return [candidate for *_, candidate in sorted(found, key=lambda one: one[:2])]
 
 
 def _some_of_each(checkpoint: Checkpoint) -> list[str]:
@@ -136,23 +167,17 @@ def _otherwise(best: Proposal, other: Proposal) -> dict[str, Any]:
     }
 
 
-def _proposal(
-    checkpoint: Checkpoint,
-    own: Dialect,
-    kind: str,
-    base: Recipe,
-    recipes: Sequence[Recipe],
-    guessed: Sequence[Guess],
-) -> Proposal:
+def _proposal(model: _Model, candidate: _Candidate) -> Proposal:
     """The proposal that extends one recipe."""
+    base, own = candidate.recipe, model.own
     whole = whole_tables(base.name)
-    found = {one.known: one.found for one in guessed}
+    found = {one.known: one.found for one in candidate.guessed}
     rules = {
         target: _with_names(rule, found)
         for target, rule in whole["weights"][own].items()
         if target not in NOT_RULES and _with_names(rule, found) != rule
     }
-    keys = _keys(checkpoint, own, base, recipes, found)
+    keys = _keys(model, candidate, found)
     known = whole["config"]
     config = {
         name: with_key(known[name], own, key)
@@ -160,50 +185,40 @@ def _proposal(
         if isinstance(known[name], dict) and is_one_way(known[name].get(own))
     }
     tables = {
-        **_identity(checkpoint, own, kind),
+        **_identity(model),
         "extends": base.name,
         "config": config,
         "weights": {**{one: False for one in DIALECTS if one != own}, own: rules},
     }
-    made = Proposal(base.name, kind, tables, guessed, {name: keys[name] for name in config})
-    _look(made, checkpoint)
-    return made
+    own_keys = {name: keys[name] for name in config}
+    return _looked_at(model, Proposal(base.name, model.kind, tables, candidate.guessed, own_keys))
 
 
-def _keys(
-    checkpoint: Checkpoint,
-    own: Dialect,
-    base: Recipe,
-    recipes: Sequence[Recipe],
-    found: Mapping[str, str],
-) -> dict[str, str]:
+def _keys(model: _Model, candidate: _Candidate, found: Mapping[str, str]) -> dict[str, str]:
     """The fields of a recipe that are kept under other keys, as far as that can be told."""
-    unknown = misread(base, checkpoint).unknown
-    keys = other_spellings(base, recipes, own, unknown)
-    absent = [
-        name for name in base.fields if name not in keys and _is_absent(base, own, name, checkpoint)
-    ]
+    base, own, unknown = candidate.recipe, model.own, candidate.unread.unknown
+    keys = other_spellings(base, model.recipes, own, unknown)
+    absent = [name for name in base.fields if name not in keys and _is_absent(model, base, name)]
     left = [key for key in unknown if key not in keys.values()]
     keys |= by_words(base, own, absent, left)
-    sizes = _implied(checkpoint, base, own, found)
+    sizes = _implied(model, base, found)
     wanted = {name: sizes[name] for name in absent if name in sizes and name not in keys}
     left = [key for key in left if key not in keys.values()]
-    return keys | by_value(wanted, Keys.of(checkpoint).values, left)
+    return keys | by_value(wanted, model.keys.values, left)
 
 
-def _identity(checkpoint: Checkpoint, own: Dialect, kind: str) -> dict[str, Any]:
+def _identity(model: _Model) -> dict[str, Any]:
     """Tables by which a recipe recognises a model, and says what it is."""
-    name = re.sub(r"[^a-z0-9_]+", "_", kind.lower()).strip("_")[:60] or "model"
+    name = re.sub(r"[^a-z0-9_]+", "_", model.kind.lower()).strip("_")[:60] or "model"
     name = f"{name}_proposed" if name in recipe_names() else name
-    constants: Table = {KINDS[own]: kind}
-    listed = Keys.of(checkpoint).get("architectures") if own == "hf" else None
-    if isinstance(listed, list) and all(isinstance(one, str) for one in listed):
-        constants = {"architectures": listed, **constants}
+    named = {KINDS[model.own]: model.kind}
+    listed = model.keys.get("architectures") if model.own == "hf" else None
+    is_listed = isinstance(listed, list) and all(isinstance(one, str) for one in listed)
     return {
         "schema": SCHEMA_VERSION,
         "name": name,
-        "match": {own: {KINDS[own]: [kind]}},
-        "constants": {own: constants},
+        "match": {model.own: {key: [kind] for key, kind in named.items()}},
+        "constants": {model.own: {**({"architectures": listed} if is_listed else {}), **named}},
     }
 
 
@@ -218,14 +233,13 @@ def _with_names(rule: Any, found: Mapping[str, str]) -> Any:  # noqa: ANN401 - T
     return rule
 
 
-def _implied(
-    checkpoint: Checkpoint, base: Recipe, own: Dialect, found: Mapping[str, str]
-) -> dict[str, int]:
+def _implied(model: _Model, base: Recipe, found: Mapping[str, str]) -> dict[str, int]:
     """Sizes that shapes of tensors tell of, by the fields that they are."""
-    tensors = renamed(base.rules[own].rename, checkpoint.tensors)
+    rules = base.rules[model.own]
+    tensors = renamed(rules.rename, model.checkpoint.tensors)
     names = {
         rule.target.text: found.get(rule.sources[0].text, rule.sources[0].text)
-        for rule in base.rules[own].rules
+        for rule in rules.rules
         if len(rule.sources) == 1 and not rule.steps
     }
     sizes: dict[str, int] = {}
@@ -234,12 +248,8 @@ def _implied(
     if (shape := _shape(tensors, names.get("layers.{layer}.mlp.up.weight"))) is not None:
         sizes["intermediate_size"] = shape[0]
     patterns = [Pattern(name) for name in names.values() if "{layer}" in name]
-    layers = [
-        indices["layer"]
-        for name in tensors
-        for pattern in patterns
-        if (indices := pattern.match(name)) is not None
-    ]
+    matches = (next(filter(None, (p.match(name) for p in patterns)), None) for name in tensors)
+    layers = [match["layer"] for match in matches if match is not None]
     return sizes | ({"n_layers": max(layers) + 1} if layers else {})
 
 
@@ -249,59 +259,52 @@ def _shape(tensors: Mapping[str, TensorInfo], name: str | None) -> tuple[int, ..
     return tensor.shape if tensor is not None and len(tensor.shape) == 2 else None
 
 
-def _is_absent(base: Recipe, own: Dialect, name: str, checkpoint: Checkpoint) -> bool:
+def _is_absent(model: _Model, base: Recipe, name: str) -> bool:
     """Return whether a field is there, and none of its keys is in the checkpoint."""
     item = base.fields.get(name)
-    keys = Keys.of(checkpoint).within(base.section)
-    ways = () if item is None else item.spellings.get(own, ())
+    keys = model.keys.within(base.section)
+    ways = () if item is None else item.spellings.get(model.own, ())
     return bool(ways) and not any(keys.get(key) is not None for way in ways for key in way.keys)
 
 
-def _switch(made: Proposal, checkpoint: Checkpoint) -> None:
-    """Set flags that no key says otherwise where less is open, and no more tensors are not used."""
-    base, own = load_recipe(made.base), dialect(checkpoint)
+def _switched(model: _Model, made: Proposal) -> Proposal:
+    """A proposal with flags that no key says otherwise where that leaves less open.
+
+    No further tensor may be unused with them.
+    """
+    base = load_recipe(made.base)
     for name, item in base.fields.items():
-        if made.open and item.type == "bool" and _is_absent(base, own, name, checkpoint):
+        if made.open and item.type == "bool" and _is_absent(model, base, name):
             config = {**made.tables["config"], name: not made.values.get(name)}
-            tables = {**made.tables, "config": config}
-            tried = Proposal(made.base, made.kind, tables, made.names, made.keys)
-            _look(tried, checkpoint)
+            tried = _looked_at(model, replace(made, tables={**made.tables, "config": config}))
             if tried.distance < made.distance and tried.idle <= made.idle:
-                made.tables, made.open = tables, tried.open
-                made.parameters, made.values = tried.parameters, tried.values
+                made = tried
+    return made
 
 
-def _look(made: Proposal, checkpoint: Checkpoint) -> None:
-    """Match the checkpoint with the proposed recipe, and say what is open.
+def _looked_at(model: _Model, made: Proposal) -> Proposal:
+    """A proposal with what is open: the checkpoint matched with its recipe.
 
     Where the configuration does not fit, tensors are looked at all the same, as if it did.
     """
-    values = Keys.of(checkpoint).values
+    said: list[str] = []
     try:
         recipe = _recipe(made, made.tables)
-        found = misread(recipe, checkpoint)
-        made.open = [f"{key} = {short(values.get(key))} is not explained" for key in found.unknown]
-        made.open += found.problems
-        made.open += [
-            f"no key says {name}"
-            for name in SIZES
-            if name not in found.failed
-            and _is_absent(recipe, dialect(checkpoint), name, checkpoint)
-        ]
-        assumed = {
-            name: value
-            for name in found.failed
-            if (value := _assumed(recipe.fields[name])) is not None
-        }
-        config = {**made.tables["config"], **assumed}
+        found = misread(recipe, model.checkpoint)
+        said += (f"{key} = {short(model.keys.get(key))} is not explained" for key in found.unknown)
+        said += found.problems
+        unsaid = [name for name in SIZES if name not in found.failed]
+        said += (f"no key says {name}" for name in unsaid if _is_absent(model, recipe, name))
+        assumed = {name: _assumed(recipe.fields[name]) for name in found.failed}
+        known = {name: value for name, value in assumed.items() if value is not None}
+        config = {**made.tables["config"], **known}
         recipe = _recipe(made, {**made.tables, "config": config})
-        planned = plan(recipe, checkpoint, ignore=frozenset(values))
+        planned = plan(recipe, model.checkpoint, ignore=frozenset(model.keys.values))
     except ConfigurationError as error:
-        known = {*made.open}
-        made.open += [line for line in error.problems or [error.what] if line not in known]
-        return
-    made.parameters, made.values = len(planned.parameters), planned.config
-    made.open += shown(planned.misfits())
+        further = [line for line in error.problems or [error.what] if line not in said]
+        return replace(made, open=[*said, *further], parameters=0, values={})
+    said += shown(planned.misfits())
+    return replace(made, open=said, parameters=len(planned.parameters), values=planned.config)
 
 
 def _recipe(made: Proposal, tables: Table) -> Recipe:
