@@ -123,3 +123,27 @@ def test_an_output_shape_beyond_the_windows_grows_behind(tmp_path: Path) -> None
     proto = model(nodes, [value("x", [1, 1, 2])], ["y"], weight)
     result = evaluated(proto, tmp_path, x=np.array([[[1, 2]]], np.float32))
     assert result.tolist() == [[[1, 1, 2, 2, 0]]]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [((-7, -9, -1), [0]), ((-7, 9, -1), []), ((9, -7, -2), [2, 0]), ((-7, 9, 2), [0, 2])],
+)
+def test_a_range_that_runs_backwards_begins_inside(
+    bounds: tuple[int, int, int], expected: list[int], tmp_path: Path
+) -> None:
+    names = ("from", "to", "axes", "steps")
+    numbers = dict(zip(names, ([bounds[0]], [bounds[1]], [0], [bounds[2]]), strict=True))
+    nodes = [node("Slice", ["x", *names], ["y"])]
+    given = {name: np.array(one, np.int64) for name, one in numbers.items()}
+    proto = model(nodes, [value("x", [3])], ["y"], given)
+    assert evaluated(proto, tmp_path, x=np.arange(3, dtype=np.float32)).tolist() == expected
+
+
+@pytest.mark.parametrize("size", [4, "n"])
+def test_one_element_by_pytorchs_half_pixels_is_the_first(size: int | str, tmp_path: Path) -> None:
+    options = {"mode": "cubic", "coordinate_transformation_mode": "pytorch_half_pixel"}
+    nodes = [node("Resize", ["x", "", "", "sizes"], ["y"], **options)]
+    proto = model(nodes, [value("x", [1, 1, size])], ["y"], {"sizes": np.array([1, 1, 1])})
+    x = np.array([[[3, 5, 2, 8]]], np.float32)
+    assert evaluated(proto, tmp_path, x=x).tolist() == [[[3]]]

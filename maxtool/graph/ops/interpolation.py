@@ -59,7 +59,7 @@ def _half_pixel_symmetric(size: Resizing, at: Floats) -> Floats:
 
 
 def _pytorch_half_pixel(size: Resizing, at: Floats) -> Floats:
-    return _half_pixel(size, at) if size.meant != 1 else 0 * at - 0.5
+    return _half_pixel(size, at) if size.after > 1 else 0 * at
 
 
 def _crop_and_resize(size: Resizing, at: Floats) -> Floats:

@@ -59,18 +59,19 @@ class OpenResizing:
         """The size of the result before it is rounded."""
         return e.mul(self.scale, self.before)
 
-    def unless_one(self, usual: Tensor, of_one: float) -> Tensor:
-        """Coordinates, and another one where the result is meant to have one element."""
-        return where(equal(self.meant, 1.0), of_one, usual)
-
 
 def _align_corners(size: OpenResizing, at: Tensor) -> Tensor:
-    last = where(equal(size.meant, 1.0), 1.0, size.meant - 1.0)
-    return size.unless_one(at * (size.before - 1.0) / last, 0.0)
+    alone = equal(size.meant, 1.0)
+    last = where(alone, 1.0, size.meant - 1.0)
+    return where(alone, 0.0, at * (size.before - 1.0) / last)
 
 
 def _half_pixel(size: OpenResizing, at: Tensor) -> Tensor:
     return (at + 0.5) / size.scale - 0.5
+
+
+def _pytorch_half_pixel(size: OpenResizing, at: Tensor) -> Tensor:
+    return where(equal(as_number(size.after, WIDE), 1.0), 0.0, _half_pixel(size, at))
 
 
 def _half_pixel_symmetric(size: OpenResizing, at: Tensor) -> Tensor:
@@ -83,7 +84,7 @@ COORDINATES: Mapping[str, Rule] = {
     "asymmetric": lambda size, at: at / size.scale,
     "half_pixel": _half_pixel,
     "half_pixel_symmetric": _half_pixel_symmetric,
-    "pytorch_half_pixel": lambda size, at: size.unless_one(_half_pixel(size, at), -0.5),
+    "pytorch_half_pixel": _pytorch_half_pixel,
 }
 ROUNDING: Mapping[str, Callable[[Tensor], Tensor]] = {
     "ceil": e.ceil,

@@ -152,12 +152,15 @@ def _sliced(
         if isinstance(start, Dim) or isinstance(end, Dim):
             x = _between(call, x, axis, (start, end, step))
         else:
-            index[axis] = _range(start, end, step, END if x.shape[axis].is_static else FAR)
+            index[axis] = _range(x.shape[axis], start, end, step)
     return ops.slice_tensor(x, tuple(index))
 
 
-def _range(start: int, end: int, step: int, far: int) -> slice:
-    """A range; numbers from ``far`` on mean an end of the dimension."""
+def _range(dim: Dim, start: int, end: int, step: int) -> slice:
+    """A range of a dimension, as ONNX has it: one that runs backwards begins inside."""
+    far = END if dim.is_static else FAR
+    if step < 0 and dim.is_static:
+        start = max(start, -int(dim))
     first = None if abs(start) >= far and (start > 0) == (step < 0) else start
     return slice(first, None if abs(end) >= far and (end > 0) == (step > 0) else end, step)
 
