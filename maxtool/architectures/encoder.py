@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from maxtool.architectures.classifier_head import ClassifierHead
 from maxtool.architectures.config import typed
 from maxtool.architectures.encoder_attention import EncoderAttention
 from maxtool.architectures.encoder_config import EncoderConfig
@@ -65,6 +66,7 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
         self.layers = ModuleList(_layer(config, i, dtype) for i in range(config.n_layers))
         self.norm = _norm(config) if config.block == "pre" else None
         self.pooler = Linear(hidden, hidden, dtype, has_bias=True) if config.pooler else None
+        self.classifier = ClassifierHead(config, dtype) if config.n_labels else None
         self.views = Views(config, self.context)
 
     def forward(
@@ -88,12 +90,29 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
         pooling = self.config.pooling or "mean"
         return pooled(pooling, x, attention_mask, normalize=self.config.normalize)
 
+    def classify(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> Tensor:
+        """A logit for each label, ``[batch, n_labels]``."""
+        if self.classifier is None:
+            raise ConfigurationError("the model has no classifier")
+        tokens, *pooler = self.forward(input_ids, attention_mask, token_type_ids)
+        if pooler:
+            return self.classifier(pooler[0])
+        pooling = self.config.classifier_pooling or "cls"
+        return self.classifier(pooled(pooling, tokens, attention_mask, normalize=False))
+
     @property
     def facts(self) -> Mapping[str, object]:
-        """Sizes, and how ``embed`` pools tokens into one vector."""
+        """Sizes, how ``embed`` pools tokens into one vector, and what a classifier tells."""
         names = ("vocab_size", "hidden_size", "n_layers", "normalize")
         facts = {name: getattr(self.config, name) for name in names}
-        return {**facts, "pooling": self.config.pooling or "mean"}
+        facts["pooling"] = self.config.pooling or "mean"
+        if self.classifier is None:
+            return facts
+        labels = self.config.named_labels
+        named = {} if labels is None else {"labels": [*labels]}
+        return {**facts, **named, "scores": self.config.scoring}
 
     @property
     def limits(self) -> Mapping[str, Limit]:
@@ -113,7 +132,7 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
         )
 
     def entries(self) -> tuple[Entry, ...]:
-        """``forward`` and ``embed``."""
+        """``forward`` and ``embed``, and ``classify`` where there is a classifier."""
         id_type = TensorType(DType.int64, ["batch", "seq"])
         inputs = {"input_ids": id_type, "attention_mask": id_type}
         types = {"token_type_ids": id_type} if self._has_types else {}
@@ -121,10 +140,14 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
         ones = {"attention_mask": 1}
         zeros = dict.fromkeys(types, 0)
         outputs = ("last_hidden_state", *pooler)
-        return (
+        entries = (
             Entry("forward", self, {**inputs, **types}, outputs, defaults=ones | zeros),
             Entry("embed", self.pool, inputs, ("embeddings",), defaults=ones),
         )
+        if self.classifier is None:
+            return entries
+        taken, defaults = {**inputs, **types}, ones | zeros
+        return (*entries, Entry("classify", self.classify, taken, ("logits",), defaults=defaults))
 
     @property
     def _has_types(self) -> bool:

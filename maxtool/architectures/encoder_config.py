@@ -17,6 +17,8 @@ CHOICES = {
     "hidden_act": tuple(ACTIVATIONS),
     "pooling": tuple(POOLINGS),
     "classifier_pooling": ("mean", "cls"),
+    "classifier_act": (*ACTIVATIONS, "tanh"),
+    "scores": ("softmax", "sigmoid", "none"),
 }
 
 
@@ -58,7 +60,17 @@ class EncoderConfig:
     # How ``embed`` makes one vector of all tokens: ``mean``, ``cls`` (the first one's) or ``max``;
     # None, where a checkpoint does not say, is ``mean``.
     pooling: str | None = None
-    classifier_pooling: str | None = None  # likewise, of a classifier: ``mean`` or ``cls``
+    n_labels: int = 0  # classes that a head tells apart, or 1 for a score; 0 for no head
+    labels: tuple[str, ...] | None = None  # their names
+    # How the head makes one vector of all tokens, ``mean`` or ``cls``; a pooler makes its own.
+    classifier_pooling: str | None = None
+    # The activation of a layer before the head's last, ``tanh`` too; None where there is no layer.
+    classifier_act: str | None = None
+    classifier_bias: bool = True  # of that layer
+    classifier_norm: bool = False  # whether a norm follows it
+    # What makes scores of logits: ``softmax``, ``sigmoid`` or ``none``; None is a sigmoid of one
+    # label, and a softmax of several.
+    scores: str | None = None
     normalize: bool = False  # whether ``embed`` scales that vector to length 1
     # Positions that texts are cut to, where they are fewer than ``context_length``.
     max_length: int | None = None
@@ -86,14 +98,15 @@ class EncoderConfig:
 
     def problems(self) -> list[str]:
         """Return the problems with the values, one line each."""
-        return [*self._sizes(), *unsupported(self, CHOICES), *self._windows()]
+        found = [*self._sizes(), *unsupported(self, CHOICES)]
+        return [*found, *self._windows(), *self._classifier()]
 
     def _sizes(self) -> Iterator[str]:
         positive = (
             "vocab_size hidden_size intermediate_size n_layers n_heads head_dim context_length"
             " rope_theta rope_local_theta sliding_window embedding_size max_length"
         )
-        not_negative = ("position_offset", "token_types", "norm_eps")
+        not_negative = ("position_offset", "token_types", "norm_eps", "n_labels")
         yield from out_of_range(self, positive.split(), not_negative)
         if self.context_length > MAX_POSITIONS - self.position_offset:
             yield f"context_length is {self.context_length}, above {MAX_POSITIONS}"
@@ -106,3 +119,17 @@ class EncoderConfig:
         yield from other_lengths(self, {"sliding_layers": self.n_layers})
         if any(self.sliding_layers or ()) and self.sliding_window is None:
             yield "there are layers with a window, and no sliding_window"
+
+    def _classifier(self) -> Iterator[str]:
+        if self.n_labels and self.classifier_act is None and not self.pooler:
+            yield "there is a classifier, and no pooler that makes the vector it takes"
+
+    @property
+    def named_labels(self) -> tuple[str, ...] | None:
+        """The names of the labels; None where there is not one for each."""
+        return self.labels if len(self.labels or ()) == self.n_labels else None
+
+    @property
+    def scoring(self) -> str:
+        """The function that makes scores of logits, as transformers' pipeline chooses it."""
+        return self.scores or ("sigmoid" if self.n_labels == 1 else "softmax")

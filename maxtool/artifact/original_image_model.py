@@ -9,11 +9,11 @@ import numpy as np
 
 from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.artifact.original_model import LEAST_NORM, call_model, load_model
+from maxtool.runtime.loader.specs import CLASSIFY, EMBED
 from maxtool.weights import Checkpoint
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-CLASSIFY, EMBED = "classify", "embed"
 # Models that resize their positions without being told to.
 RESIZING = ("dinov2", "dinov2_with_registers")
 PROJECTED = {"clip_vision_model": "CLIPVisionModelWithProjection"}

@@ -14,6 +14,7 @@ import numpy as np
 
 from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.errors import ConfigurationError, MachineLacks
+from maxtool.runtime.loader.specs import CLASSIFY
 from maxtool.weights import Checkpoint
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -34,6 +35,11 @@ class OriginalModel:
         maker = "AutoModelForCausalLM" if contents.identity["task"] == GENERATE else "AutoModel"
         # The other implementations of experts want even sizes.
         self._model = load_model(maker, checkpoint, experts_implementation="eager")
+        self._classifier = (
+            load_model("AutoModelForSequenceClassification", checkpoint)
+            if CLASSIFY in self._functions
+            else None
+        )
 
     def entry(self, name: str) -> NamedGraph:
         """A function by name."""
@@ -53,6 +59,8 @@ class OriginalModel:
         """The outputs of a function by name; an error where the model has none of that name."""
         if "slot" in inputs and state is not None:
             return self._run_slots(name, inputs, state)
+        if name == CLASSIFY:
+            return {"logits": call_model(self._classifier, inputs)["logits"]}
         taken = {key: value for key, value in inputs.items() if key != "position"}
         results = self._run(taken, state)
         if name == "embed":

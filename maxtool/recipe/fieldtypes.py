@@ -59,6 +59,7 @@ TYPES: Mapping[str, Callable[[Any], Any]] = {
     "str": _exactly(str),
     "flags": _each(lambda flag: bool(flag) if flag in (0, 1) else None),
     "floats": _each(_float),
+    "texts": _each(_exactly(str)),
 }
 NEEDS: Mapping[str, str] = {
     "int": "a positive integer",
@@ -68,4 +69,5 @@ NEEDS: Mapping[str, str] = {
     "str": "a text",
     "flags": "a list of flags",
     "floats": "a list of positive numbers",
+    "texts": "a list of texts",
 }

@@ -84,6 +84,18 @@ def attention_mask(count: int) -> Array:
     return (np.arange(count, dtype=np.int64) < count - PADDED).astype(np.int64)[None]
 
 
+TYPED = ("bert", "electra")  # encoders that know two types of tokens
+
+
+def classified_inputs(model_type: str, count: int = 21) -> Config:
+    """Two texts by the names of an encoder's inputs, of which the second is shorter."""
+    ids = np.concatenate([input_ids(count), input_ids(count)[:, ::-1]])
+    mask = np.concatenate([np.ones((1, count), np.int64), attention_mask(count)])
+    given: Config = {"input_ids": np.where(mask == 1, ids, 1), "attention_mask": mask}
+    types = np.broadcast_to(np.arange(count) % 2, ids.shape).astype(np.int64) * mask
+    return given | ({"token_type_ids": types} if model_type in TYPED else {})
+
+
 def changed(config: Config, sets: Mapping[str, Any], drop: str = "") -> Config:
     """A configuration with other values at dotted keys, and without one."""
     made: Config = copy.deepcopy(config)

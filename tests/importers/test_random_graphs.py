@@ -66,7 +66,7 @@ def test_compiled_graphs_give_what_onnxruntime_does(tmp_path: Path, data: st.Dat
 @given(st.data())
 @settings(max_examples=examples(10, 30), suppress_health_check=unhurried)
 def test_sizes_with_names_change_nothing(tmp_path: Path, data: st.DataObject) -> None:
-    """What names leave open may be a reason to refuse a graph, or a call whose sizes do not fit."""
+    """A graph may be refused for what names leave open, and a call whose sizes do not fit."""
     graph = drawn(data)
     try:
         run = in_compiled(read := imported(graph.proto(NAMED), tmp_path))

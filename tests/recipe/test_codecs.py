@@ -13,12 +13,14 @@ from maxtool.recipe.codec_type import Unspellable
 from maxtool.recipe.codecs import CODECS
 from maxtool.recipe.expressions import Undefined, same
 from maxtool.recipe.fieldtypes import TYPES
+from maxtool.recipe.label_codecs import UNNAMED
 from maxtool.recipe.vision_codecs import gated
 
 LAYERS = 6
 FLAGS = st.lists(st.booleans(), min_size=LAYERS, max_size=LAYERS).map(tuple)
 SIZES = st.integers(1, 1 << 20)
 FACTORS = st.floats(1e-3, 1e3)
+LABELS = st.lists(st.text(max_size=3), min_size=1, max_size=4, unique=True).map(tuple)
 # The fields that codecs look at; a window, so that flags of windows are written.
 VALUES: dict[str, Any] = {
     "n_layers": LAYERS,
@@ -43,6 +45,7 @@ VALUES: dict[str, Any] = {
     "n_kv_heads": 2,
     "state_heads": 6,
     "state_key_dim": 16,
+    "n_labels": 3,
 }
 
 
@@ -129,12 +132,18 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "gemma3_windows": periodic(),
     "smollm3_windows": FLAGS,
     "patches_of_image": st.just(9),
+    "labels_by_number": st.none() | LABELS.filter(lambda names: names != UNNAMED),
+    "labels_in_order": st.none() | LABELS,
+    "head_activation": st.sampled_from(["gelu", "gelu_tanh", "relu", "silu"]),
+    "head_bias": st.booleans(),
+    "gelu_of_heads": st.just("gelu"),
     "times_width": st.integers(1, 63).map(lambda times: 96 * times),
     "times_width_gated": st.integers(1, 63).map(lambda times: gated(96, times)),
 }
 
 
 NULLABLE = ("zero_is_null", "unscaled_attention", "longrope_attention", "window_if_switched")
+NULLABLE += ("labels_by_number", "labels_in_order")
 NULLABLE += ("shared_experts", "shared_in_layers", "shared_experts_and_width")
 
 
@@ -153,7 +162,8 @@ def undone(name: str, value: Any, values: dict[str, Any] = VALUES) -> Any:
     if name == "gemma3_windows" and any(value):  # another field's key, which it looks at
         raws[0] = VALUES["sliding_window"]
     read = CODECS[name].read(raws, values)
-    return TYPES["flags"](read) if isinstance(value, tuple) else read
+    kind = CODECS[name].types[0]
+    return TYPES[kind](read) if isinstance(value, tuple) else read
 
 
 @pytest.mark.parametrize("name", sorted(CODECS))

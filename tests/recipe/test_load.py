@@ -25,7 +25,7 @@ DOWN = '"norm.weight" = "model.norm.weight"'
 
 ENTRIES = {
     "decoder": {"forward", "prefill", "decode"},
-    "encoder": {"forward", "embed"},
+    "encoder": {"forward", "embed", "classify"},
     "image_encoder": {"forward", "embed", "classify"},
     "speech": {"encode", "prefill", "decode"},
 }

@@ -34,6 +34,7 @@ DRAWN: dict[str, st.SearchStrategy[Any]] = {
     "count": st.just(0) | SIZES,
     "float": st.floats(1e-3, 1e3) | st.sampled_from([0.25, 1.0, 10000.0]),
     "bool": st.booleans(),
+    "texts": st.lists(st.text(max_size=4), min_size=1, max_size=4, unique=True).map(tuple),
     "floats": st.lists(st.floats(1, 9), min_size=1, max_size=4).map(tuple),
 }
 

@@ -27,7 +27,10 @@ UNTIED = ("gemma", "gemma2", "gemma3_text")
 BUFFERS: Mapping[str, tuple[str, ...]] = {"llama": ("blk.0.attn_rot_embd",)}
 # Tensors that say that a model is not supported, and some words of why.
 UNSUPPORTED: Mapping[str, Mapping[str, str]] = {
-    "bert": {"cls.output.weight": "heads that rank", "dense_2.weight": "projection of embeddings"}
+    "bert": {
+        "cls.output.weight": "a head that lacks a part",
+        "dense_2.weight": "projection of embeddings",
+    },
 }
 
 

@@ -71,7 +71,7 @@ class RecordedCase:
     def __init__(self, name: str, folder: Path) -> None:
         self.name, self.folder = name, folder / name
         self.known = self.recordings.cases[name]
-        self.checkpoint = _written(self._source, self.known["config"], self.known["shapes"])
+        self.checkpoint = written(self._source, self.known["config"], self.known["shapes"])
         self.recipe = find_recipe(self.checkpoint).name
         self.usual = _reading(self.checkpoint)
         self.means, self.writes = _meaning(self.usual), _writing(self.usual)
@@ -192,7 +192,7 @@ def _incomplete(name: str, known: Config, folder: Path) -> Iterator[str]:
         try:
             with crashes_refuse():
                 absent, whole = (
-                    _values(_written(folder / name / key / place, told, shapes))
+                    _values(written(folder / name / key / place, told, shapes))
                     for place, told in (("absent", left), ("whole", left | {key: taken}))
                 )
         except MaxtoolError as refusal:
@@ -219,7 +219,8 @@ def _values(checkpoint: Checkpoint) -> Config:
     return resolve_config(find_recipe(checkpoint), checkpoint).values
 
 
-def _written(folder: Path, config: Config, shapes: dict[str, list[int]]) -> Checkpoint:
+def written(folder: Path, config: Config, shapes: dict[str, list[int]]) -> Checkpoint:
+    """Return a checkpoint of a configuration, written where there is none yet."""
     if not folder.is_dir():
         folder.mkdir(parents=True)
         (folder / "config.json").write_text(json.dumps(config))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from maxtool.errors import MaxtoolError
 from maxtool.recipe import load_recipe
 from maxtool.recipe.recipe_files import recipe_file
 from tests.effort import sampled
+from tests.variants.classifier_faults import ClassifierCase
 from tests.variants.damage import ancestors, damaged, damages, heirs, tables
 from tests.variants.equivalent import EQUIVALENT
 from tests.variants.image_faults import ImageCase
@@ -33,13 +34,15 @@ RECIPES = sorted(file.stem for file in FOLDER.glob("*.toml"))
 SAMPLE, SEED = 3, 13
 # Cases of models that are not models of texts, by their architecture.
 RECORDED = {"image_encoder": ImageCase, "speech": SpeechCase}
+# Heads of models of texts, which have recordings besides those of the model.
+HEADS = {"encoder": ClassifierCase}
 
 
 def test_what_is_whole_shows_nothing(tmp_path: Path) -> None:
     judge = Judge([], tmp_path)
     for looks in (judge.unpublished, judge.unwritten, judge.unmatched):
         assert not list(looks(RECIPES))
-    for name, kind in RECORDED.items():
+    for name, kind in {**RECORDED, **HEADS}.items():
         assert not list(RecordedJudge(kind, tmp_path / name).problems())
 
 
@@ -64,9 +67,11 @@ def model_type(family: str) -> str:
     return str(next(rows(family)).config["model_type"])
 
 
-def _recorded(recipe: str) -> type[RecordedCase] | None:
-    """Return the kind of a recipe's recordings; None for models of texts."""
-    named = (RECORDED.get(tables(each).get("architecture")) for each in ancestors(recipe))
+def _recorded(
+    recipe: str, kinds: Mapping[str, type[RecordedCase]] = RECORDED
+) -> type[RecordedCase] | None:
+    """Return the kind of a recipe's recordings; None where it has none of these."""
+    named = (kinds.get(str(tables(each).get("architecture"))) for each in ancestors(recipe))
     return next(filter(None, named), None)
 
 
@@ -152,8 +157,12 @@ def survivors(recipe: str, folder: Path, chosen: list[tuple[Mutation, Table]]) -
         look = partial(_shown_whole, recipe, RecordedJudge(kind, folder))
     else:
         look = partial(shown, recipe, Judge(families(recipe), folder))
+    heads = _recorded(recipe, HEADS)
+    headed = None if heads is None else RecordedJudge(heads, folder / "heads")
     for damage in chosen:
-        if not known(recipe, damage[0]) and look(damage) is None:
+        if known(recipe, damage[0]) or look(damage) is not None:
+            continue
+        if headed is None or _shown_whole(recipe, headed, damage) is None:
             yield f"{recipe} {damage[0]}"
 
 

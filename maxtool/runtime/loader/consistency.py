@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from .class_entries import CLASS_RULES
 from .errors import BadInput
 from .image_entries import IMAGE_RULES
 from .manifest_parser import ManifestParser
@@ -223,5 +224,6 @@ RULES: tuple[Rule, ...] = (
     _filled,
     *TEXT_RULES,
     *IMAGE_RULES,
+    *CLASS_RULES,
     *SPEECH_RULES,
 )

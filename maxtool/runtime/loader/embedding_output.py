@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import ExitStack
 
 from .arrays import check_output
-from .embedder import Embedder, Text
+from .embedder import Embedder
+from .errors import DoesNotFit
 from .memory import Array
 from .opening import open_model
 from .options import EmbedOptions
+from .specs import CLASSIFY
 from .terminal import bar, emit, note, printable
-from .text_lines import lines_of
-from .tokens import most_bytes
+from .texts_asked import count_of, texts_of, told_cuts
 from .written_arrays import appended
 
 SCHEMA = "maxtool.embeddings/1"
@@ -23,14 +24,21 @@ SCHEMA = "maxtool.embeddings/1"
 def run_embedding(options: EmbedOptions) -> None:
     """Embed what is asked for: one JSON array a line, or a file, or one JSON object."""
     check_output(options)
-    embedder = Embedder(open_model(options), options.batch)
+    model = open_model(options)
+    if CLASSIFY in model.manifest.entries and options.output is None:
+        from .classification_output import run_classification
+
+        run_classification(options, model)
+        return
+    if options.query is not None:
+        raise DoesNotFit("vectors are made of single texts, and pairs with a --query are scored")
+    embedder = Embedder(model, options.batch)
     kept: list[list[float]] = []
     started = time.perf_counter()
-    most = 4 * most_bytes(embedder.context) + 4  # so that what is cut off is noticed
     with ExitStack() as stack:
         take = _sink(options, embedder, kept, stack)
         show = stack.enter_context(bar(options, hidden=options.output is None))
-        for vectors in embedder.stream(_texts(options, most, show)):
+        for vectors in embedder.stream(texts_of(options, embedder, show)):
             take(vectors)
     _report(options, embedder, kept, time.perf_counter() - started)
 
@@ -51,22 +59,11 @@ def _emit_lines(vectors: Array) -> None:
     emit("".join(f"[{', '.join(map(str, vector))}]\n" for vector in vectors))
 
 
-def _texts(options: EmbedOptions, most: int, show: Callable[[float], None]) -> Iterable[Text]:
-    if options.ids is not None:
-        return [options.ids]
-    if options.file is None:
-        return options.texts or []
-    return lines_of(options.file, "the texts", most, show)
-
-
 def _report(
     options: EmbedOptions, embedder: Embedder, kept: list[list[float]], seconds: float
 ) -> None:
-    count, cut = embedder.texts, embedder.truncated
-    texts = "1 text" if count == 1 else f"{count} texts"
-    if cut:
-        were = "was" if cut == 1 else "were"
-        note(options, f"{cut} of {texts} {were} cut to the context of the model")
+    count, cut, texts = embedder.texts, embedder.truncated, count_of(embedder)
+    told_cuts(options, embedder)
     if options.json:
         facts = {"count": count, "dimensions": embedder.width, "tokens": embedder.tokens}
         where = {"embeddings": kept} if options.output is None else {"output": str(options.output)}

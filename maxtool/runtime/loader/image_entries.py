@@ -47,17 +47,8 @@ def _prepared(manifest: ManifestParser) -> Iterator[str]:
         yield f"'image' makes {steps.result}, and {EMBED!r} takes {list(shape)}"
 
 
-def _labelled(manifest: ManifestParser) -> Iterator[str]:
-    """Check that there is a name for each logit, or for none."""
-    entry = manifest.entries.get(CLASSIFY)
-    if manifest.labels is None or entry is None or not entry.outputs:
-        return
-    if len(manifest.labels) != entry.outputs[0].shape[-1]:
-        yield f"there are {len(manifest.labels)} labels for {entry.outputs[0]}"
-
-
 def _for_images(rule: Rule) -> Rule:
     return lambda manifest: rule(manifest) if manifest.task == IMAGE else iter(())
 
 
-IMAGE_RULES: tuple[Rule, ...] = tuple(map(_for_images, (_images, _prepared, _labelled)))
+IMAGE_RULES: tuple[Rule, ...] = tuple(map(_for_images, (_images, _prepared)))

@@ -10,11 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from .arrays import check_output
+from .classifier import softmax
 from .entries import EntryRunner
 from .errors import BadUsage, DoesNotFit, RunError
 from .image_entries import PIXELS, RESULTS
 from .image_files import pixels_of
 from .image_spec import ImageSpec, image_spec
+from .labels import PROBABILITY, SHOWN, best, show
+from .labels import SCHEMA as LABELS
 from .memory import Array
 from .opening import open_model
 from .options import CommonOptions, EmbedOptions, TextOptions
@@ -23,9 +26,8 @@ from .terminal import emit, note, printable
 from .written_arrays import appended
 from .wrong_path import another_task
 
-LABELS, VECTORS = "maxtool.labels/1", "maxtool.embeddings/1"
-# Images in one call, and labels shown, where nothing is asked for.
-BATCH, SHOWN = 8, 5
+VECTORS = "maxtool.embeddings/1"
+BATCH = 8  # images in one call, where nothing is asked for
 
 
 def run_images(options: EmbedOptions | TextOptions, names: Sequence[str]) -> None:
@@ -92,31 +94,16 @@ def _classify(
 ) -> None:
     """Show the likeliest labels of each image."""
     logits = np.concatenate([*_outputs(model, CLASSIFY, files, _batch(options))])
-    found = [_likeliest(row, model.manifest.labels, shown) for row in logits]
+    labels = model.manifest.labels
+    found = [best(row, labels, shown, PROBABILITY) for row in softmax(logits)]
     pairs = list(zip(files, found, strict=True))
     if options.json:
-        images = [{"image": str(file), "labels": labels} for file, labels in pairs]
+        images = [{"image": str(file), "labels": each} for file, each in pairs]
         emit(json.dumps({"schema": LABELS, "count": len(files), "images": images}) + "\n")
         return
-    for file, labels in pairs:
+    for file, each in pairs:
         emit(f"{printable(str(file))}\n" if len(files) > 1 else "")
-        for one in labels:
-            emit(f"{100 * float(str(one['probability'])):6.2f} %  {printable(str(one['label']))}\n")
-
-
-def _likeliest(logits: Array, labels: Sequence[str] | None, shown: int) -> list[dict[str, object]]:
-    """The first labels by probability, the softmax of the logits; equal ones in their order."""
-    shares = np.exp(logits.astype(np.float64) - logits.max())
-    shares /= shares.sum()
-    order = np.argsort(-shares, kind="stable")[:shown].tolist()
-    return [
-        {
-            "label": str(number) if labels is None else labels[number],
-            "index": number,
-            "probability": float(shares[number]),
-        }
-        for number in order
-    ]
+        show(each, PROBABILITY, shares=True)
 
 
 def _embed(options: CommonOptions, model: EntryRunner, files: Sequence[Path]) -> None:

@@ -77,6 +77,7 @@ class ManifestParser:
         if root.get("tokenizer") is not None:
             self._read_tokenizer(get(root, "tokenizer", dict))
         self._read_images(root)
+        self._read_classes(root)
         # How samples become spectrograms, and texts begin, of a model of speech.
         self.audio: dict[str, Any] | None = get(root, "audio", (dict, type(None)))
         self.speech: dict[str, Any] | None = get(root, "speech", (dict, type(None)))
@@ -208,8 +209,12 @@ class ManifestParser:
         return (low, high) if isinstance(item, list) else high
 
     def _read_images(self, root: dict[str, Any]) -> None:
-        """Read the steps of the preprocessing and the names of classes; None if there are none."""
+        """Read the steps of the preprocessing; None if there are none."""
         self.image: dict[str, Any] | None = self._get(root, "image", (dict, type(None)))
+
+    def _read_classes(self, root: dict[str, Any]) -> None:
+        """Read the names of classes, and what makes scores of logits; None where nothing says."""
+        self.scores: str | None = self._get(root, "scores", (str, type(None)))
         self.labels: list[str] | None = self._get(root, "labels", (list, type(None)))
         if not all(isinstance(label, str) for label in self.labels or ()):
             raise self._wrong(f"'labels' is {self.labels!r:.80}")

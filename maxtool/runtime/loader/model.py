@@ -163,6 +163,30 @@ class Model(EntryRunner):
         wanted = [texts] if isinstance(texts, str) else texts
         return np.concatenate([np.zeros((0, embedder.width), np.float32), *embedder.stream(wanted)])
 
+    def classify(
+        self, texts: str | Iterable[Text], query: str | None = None, batch: int = 32
+    ) -> Array:
+        """Scores of texts for each label, as transformers' pipeline makes them of logits.
+
+        Args:
+            texts: Texts, or lists of token ids; longer ones are cut to the context.
+            query: The text that each is read as the second of a pair with, as rerankers do.
+            batch: Texts in one call, padded to the longest.
+
+        Returns:
+            float64 ``[texts, labels]``, in the order of ``manifest.labels``.
+
+        Raises:
+            DoesNotFit: If the model has no classifier, or ids are outside the vocabulary.
+            BadInput: If a text has no tokens, or is not valid text.
+        """
+        from .classifier import Classifier
+
+        classifier = Classifier(self, batch)
+        wanted = [texts] if isinstance(texts, str) else texts
+        logits = [np.zeros((0, classifier.width), np.float32), *classifier.stream(wanted, query)]
+        return classifier.scores(np.concatenate(logits))
+
     def transcriber(self) -> Transcriber:
         """Return what writes down speech, and the memory of one sound.
 

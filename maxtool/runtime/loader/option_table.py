@@ -68,8 +68,9 @@ GENERATION = (
 EMBEDDING = (
     Option("text", "texts", "a text; may be repeated"),
     Option("file", "path", "a file with a text on each line; - is stdin"),
+    Option("query", "text", "what each text is scored with, by a model of pairs"),
     Option("image", "texts", "a file of an image; may be repeated", "FILE"),
-    Option("top-k", "integer", "labels of an image to show", "K"),
+    Option("top-k", "integer", "labels of a text or an image to show", "K"),
     Option("ids", "ids", "the token ids of a text, such as 1,2,3"),
     Option("output", "path", "where vectors go, NAME.npy; NAME.npz with --inputs", short="o"),
     Option("batch", "integer", "texts or images in one call", default=32),

@@ -10,7 +10,7 @@ import numpy as np
 
 # What a model does by itself; one without a task has functions of arrays, and no state.
 GENERATE, EMBED, IMAGE, TRANSCRIBE = "generate", "embed", "image", "transcribe"
-# The entry of a model of images that has classes; its other one is ``EMBED``.
+# The entry of a model of images or texts that has classes; its other one is ``EMBED``.
 CLASSIFY = "classify"
 # The entry of a model with an encoder that writes what it gives into the state.
 ENCODE = "encode"
