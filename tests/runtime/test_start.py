@@ -14,6 +14,7 @@ import tiny_artifact
 # What a model on a CPU needs to continue token ids.
 NEEDED = {
     "audio_spec",
+    "class_entries",
     "consistency",
     "constraint",
     "devices",

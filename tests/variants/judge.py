@@ -18,6 +18,7 @@ from maxtool.errors import MaxtoolError
 from maxtool.recipe import Recipe, find_recipe, load_recipe, plan, resolve_config, written_keys
 from maxtool.recipe.expressions import same
 from maxtool.recipe.plan import shown
+from maxtool.runtime.loader.specs import CLASSIFY
 from maxtool.weights import Checkpoint, open_checkpoint
 from tests.data.random_families import WITHOUT_GGUF
 from tests.data.seeded import Config
@@ -121,9 +122,14 @@ class Judge:
     def unoffered(self, cases: Sequence[Case]) -> Iterator[str]:
         """Recipes whose entries are not those of the architecture, for some models."""
         for case in cases:
+            if case.usual is None:
+                continue
             with crashes_refuse():
-                entries = load_recipe(case.recipe).entries
-            if case.usual is not None and entries != offered(case.usual.plan):
+                whole = load_recipe(case.recipe).entries
+            known = offered(case.usual.plan)
+            # None of these models has a head; those that do have recordings of their own.
+            entries = {name: each for name, each in whole.items() if name != CLASSIFY}
+            if entries != known:
                 yield f"{case.row.family}: the entries {entries}"
 
     def unpublished(self, names: Sequence[str]) -> Iterator[str]:
