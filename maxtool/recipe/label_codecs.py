@@ -62,7 +62,7 @@ LABEL_CODECS: Mapping[str, Codec] = {
     ),
     "head_bias": Codec(
         read=lambda raws, values: bool(values["n_labels"] and raws[0]),
-        write=lambda value, _: (value,),
+        write=lambda value, values: (value if values["n_labels"] else None,),
         types=("bool",),
         keys=("bool",),
         needs={"n_labels": NUMBER},
