@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from maxtool.architectures.config import MAX_POSITIONS, other_lengths, out_of_range, unsupported
+from maxtool.architectures.decoder_sizes import chosen
 from maxtool.architectures.mlp import ACTIVATIONS, MLPS
 from maxtool.architectures.pooling import POOLINGS
 from maxtool.architectures.pre_norm_layer import LayerSizes
@@ -44,7 +45,8 @@ class EncoderConfig:
     pad_token_id: int | None = None
     rope_theta: float = 10000.0
     rope_local_theta: float | None = None  # that of layers with a window; None: the same
-    # Layers in which a token sees ``sliding_window // 2`` tokens before itself and as many behind.
+    # Layers in which a token sees ``sliding_window // 2`` tokens before itself and as many behind;
+    # None: all, if there is a window.
     sliding_layers: tuple[bool, ...] | None = None
     sliding_window: int | None = None
     # The width of the tables of tokens, positions and types, where a layer widens their sum.
@@ -77,7 +79,7 @@ class EncoderConfig:
 
     def has_window(self, layer: int) -> bool:
         """Return whether a layer sees only the tokens near by."""
-        return self.sliding_layers is not None and self.sliding_layers[layer]
+        return self.sliding_window is not None and chosen(self.sliding_layers, layer)
 
     def layer(self, index: int) -> LayerSizes:
         """Sizes of a layer whose norms are before its parts."""

@@ -158,9 +158,10 @@ def test_parameters_where_norms_come_first() -> None:
     assert not {name for name in names if name.endswith("bias")}
 
 
-def test_a_window_hides_what_is_far() -> None:
+@pytest.mark.parametrize("layers", [(True,), None], ids=["flags", "all"])
+def test_a_window_hides_what_is_far(layers: tuple[bool, ...] | None) -> None:
     """Change the last token: through one layer no vector farther than half the window changes."""
-    model = filled(made(**MODERN | {"n_layers": 1, "sliding_layers": (True,)}))
+    model = filled(made(**MODERN | {"n_layers": 1, "sliding_layers": layers}))
     ids = np.array([[2, 3, 4, 5, 6, 7], [2, 3, 4, 5, 6, 8]])
     first, second = model.forward(Tensor(ids), Tensor(np.ones_like(ids)))[0].to_numpy()
     changed = np.abs(first - second).max(-1) > 1e-6
