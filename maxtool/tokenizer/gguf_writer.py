@@ -62,6 +62,8 @@ def _special_ids(
         value = config.get(f"{name}_token_id")
         if isinstance(value, int) and not isinstance(value, bool) and value < count:
             ids.setdefault(name, value)
+    if tokenizer.add.get("sep") and "eos" in ids:
+        ids.setdefault("sep", ids["eos"])
     if isinstance(vocabulary, SentencePiece) and vocabulary.algorithm == "unigram":
         ids.setdefault("unk", vocabulary.unknown or 0)  # llama.cpp takes it for 2
     if isinstance(vocabulary, WordPieces) and ids.get("cls") not in (None, LLAMA_CPP_CLS):

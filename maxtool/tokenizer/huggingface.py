@@ -17,6 +17,8 @@ from maxtool.weights.files_read import note_read
 from maxtool.weights.jsonfile import parse_object
 
 SPECIAL = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+# What begins and ends a text where encoders have no such tokens by those names.
+INSTEAD = {"bos": "cls", "eos": "sep"}
 # Of all files together; the largest published tokenizer.json has 34 MB.
 MAX_FILES = 100_000_000
 # What belongs to a tokenizer and is carried as it is; the configurations of the model do not.
@@ -190,7 +192,8 @@ def _special_ids(
     """Ids by name in the order llama.cpp's converter finds them, and the further end tokens."""
     ids: dict[str, int] = {}
     for name in SPECIAL if parsed else ():
-        content = content_of(config.get(f"{name}_token"))
+        named = config.get(f"{name}_token") or config.get(f"{INSTEAD.get(name, name)}_token")
+        content = content_of(named)
         token_id = None if content is None or parsed is None else parsed.id_of(content)
         if token_id is not None:
             ids[name] = token_id
@@ -253,6 +256,8 @@ def _add(
     for name, end in zip(("bos", "eos"), parsed.ends if parsed else (), strict=False):
         if end is not None and parsed is not None:
             add[name] = parsed.id_of(end) == ids.get(name)
+    if parsed is not None and parsed.separates is not None:
+        add["sep"] = parsed.separates
     for name in ("bos", "eos", "sep"):
         value = config.get(f"add_{name}_token")
         if isinstance(value, bool):

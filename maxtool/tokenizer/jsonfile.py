@@ -27,11 +27,16 @@ MEMORY = 600_000_000
 
 @dataclass(frozen=True, slots=True)
 class TokenizerJson:
-    """Contents of a ``tokenizer.json``: ``ends`` are what its template adds around a text."""
+    """Contents of a ``tokenizer.json``: ``ends`` are what its template adds around a text.
+
+    ``separates`` is whether it puts more between two texts than what ends the first; None where
+    it puts nothing there.
+    """
 
     vocabulary: Vocabulary | None
     added: tuple[AddedToken, ...]
     ends: tuple[str | None, str | None]
+    separates: bool | None
     size: int
 
     def id_of(self, content: str) -> int | None:
@@ -54,8 +59,9 @@ def parse(data: bytes, file: Path) -> TokenizerJson:
     elif isinstance(model, dict) and model.get("type") == "WordPiece":
         vocabulary = wordpiece.from_json(root, added, file)
     ids = [*(i for _, i in tokens_of(model)), *(token.id for token in added)]
-    ends = _template_ends(root.get("post_processor"))
-    return TokenizerJson(vocabulary, added, ends, max(ids, default=-1) + 1)
+    processor = root.get("post_processor")
+    ends, separates = _template_ends(processor), _separates(processor)
+    return TokenizerJson(vocabulary, added, ends, separates, max(ids, default=-1) + 1)
 
 
 def _check_prefix(model: object, file: Path) -> None:
@@ -176,6 +182,21 @@ def _template_ends(processor: object) -> tuple[str | None, str | None]:
         case {"type": "BertProcessing" | "RobertaProcessing", "cls": [a, _], "sep": [b, _]}:
             return str(a), str(b)
     return None, None
+
+
+def _separates(processor: object) -> bool | None:
+    """Return whether there is more between two texts than ends one, as llama.cpp's converter."""
+    match processor:
+        case {"type": "Sequence", "processors": [*parts]}:
+            found = [_separates(part) for part in parts]
+            return next((more for more in found if more is not None), None)
+        case {"type": "RobertaProcessing"}:
+            return True
+        case {"type": "TemplateProcessing", "pair": [*steps]}:
+            places = [i for i, step in enumerate(steps) if _special(step) is None]
+            between = sum(places[0] < i < places[-1] for i in range(len(steps))) if places else 0
+            return between > (_template_ends(processor)[1] is not None) if between else None
+    return None
 
 
 def _special(step: object) -> str | None:

@@ -245,8 +245,13 @@ def _added(
 
 
 def _template(tokenizer: Tokenizer, pieces: tuple[str, ...]) -> dict[str, Any] | None:
-    """The post-processor that adds the begin and end tokens the tokenizer asks for."""
-    ids = {name: tokenizer.special_ids.get(name) for name in ("bos", "eos")}
+    """The post-processor that adds the tokens the tokenizer asks for, around and between texts.
+
+    Two texts are as llama.cpp's server has them: what ends the first, then the separator.
+    """
+    known = tokenizer.special_ids
+    ids = {name: known.get(name) for name in ("bos", "eos")}
+    ids["sep"] = known.get("sep", known.get("eos"))
     around = {name: i for name, i in ids.items() if i is not None and tokenizer.add.get(name)}
     if not around:
         return None
@@ -255,14 +260,12 @@ def _template(tokenizer: Tokenizer, pieces: tuple[str, ...]) -> dict[str, Any] |
         name: [{"SpecialToken": {"id": pieces[i], "type_id": 0}}] for name, i in around.items()
     }
 
-    def wrapped(*sequences: str) -> list[dict[str, Any]]:
-        steps = [{"Sequence": {"id": name, "type_id": 0}} for name in sequences]
-        return [*special.get("bos", []), *steps, *special.get("eos", [])]
-
+    first, second = ([{"Sequence": {"id": name, "type_id": 0}}] for name in "AB")
+    start, end, between = (special.get(name, []) for name in ("bos", "eos", "sep"))
     return {
         "type": "TemplateProcessing",
-        "single": wrapped("A"),
-        "pair": wrapped("A", "B"),
+        "single": [*start, *first, *end],
+        "pair": [*start, *first, *end, *between, *second, *end],
         "special_tokens": {
             pieces[i]: {"id": pieces[i], "ids": [i], "tokens": [pieces[i]]} for i in around.values()
         },

@@ -55,6 +55,7 @@ def test_logits(case: str, tmp_path: Path) -> None:
 @pytest.mark.peers
 @pytest.mark.parametrize("case", RECIPES)
 def test_check_with_transformers(case: str, tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
     source = written(tmp_path / "model", case)
     command = ["compile", str(source), "-o", str(tmp_path / "out"), "--check", "transformers"]
     result = CliRunner().invoke(app, [*command, "--json"])
