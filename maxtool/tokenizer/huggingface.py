@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from maxtool.errors import ConfigurationError, MalformedFile, MissingFile
-from maxtool.tokenizer import checks, jsonfile, sentencepiece, wordpiece
+from maxtool.tokenizer import checks, jsonfile, sentencepiece, unigram, wordpiece
 from maxtool.tokenizer.library import to_json
 from maxtool.tokenizer.vocabulary import AddedToken, SentencePiece, Tokenizer, Vocabulary
 from maxtool.weights.files_read import note_read
@@ -24,10 +24,12 @@ MAX_FILES = 100_000_000
 # What belongs to a tokenizer and is carried as it is; the configurations of the model do not.
 CARRIED = (
     *("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json"),
-    *("added_tokens.json", "vocab.json", "vocab.txt", "merges.txt"),
+    *("added_tokens.json", "vocab.json", "vocab.txt", "merges.txt", "sentencepiece.bpe.model"),
     *("chat_template.jinja", "chat_template.json"),
 )
-VOCAB = "vocab.txt"
+VOCAB, FAIRSEQ = "vocab.txt", "sentencepiece.bpe.model"
+# Of tokenizers with that model those whose ids are XLM-RoBERTa's.
+FAIRSEQ_CLASSES = (None, "XLMRobertaTokenizer", "XLMRobertaTokenizerFast")
 # Of a token's id; ids themselves are compared with the size of the vocabulary.
 MAX_DIGITS = 18
 
@@ -36,16 +38,16 @@ def read(folder: Path) -> Tokenizer | None:
     """The tokenizer of a folder, or None where there is none.
 
     A ``tokenizer.model`` says what the vocabulary is, a ``tokenizer.json`` beside it how text is
-    encoded; a ``vocab.txt`` is read where there is neither. Special ids come from
+    encoded; a ``vocab.txt`` or XLM-RoBERTa's ``sentencepiece.bpe.model`` is read where there is
+    neither. Special ids come from
     ``tokenizer_config.json``, then ``config.json``, then ``generation_config.json`` (its list of
     end tokens), then the model itself.
     """
     files = _files(folder)
-    if not {"tokenizer.json", "tokenizer.model", VOCAB} & set(files):
-        return None
     config = _json(folder, "tokenizer_config.json")
     if not {"tokenizer.json", "tokenizer.model"} & set(files):
-        return _word_pieces(folder, files, config)
+        alone = {VOCAB: _word_pieces, FAIRSEQ: _fairseq}
+        return next((alone[name](folder, files, config) for name in alone if name in files), None)
     parsed = None
     if "tokenizer.json" in files:
         parsed = jsonfile.parse(files["tokenizer.json"], folder / "tokenizer.json")
@@ -83,11 +85,24 @@ def _word_pieces(
     return Tokenizer(vocabulary=vocabulary, special_ids=ids, files=files)
 
 
+def _fairseq(
+    folder: Path, files: Mapping[str, bytes], config: Mapping[str, Any]
+) -> Tokenizer | None:
+    """The tokenizer of a folder with XLM-RoBERTa's model and no other vocabulary."""
+    if config.get("tokenizer_class") not in FAIRSEQ_CLASSES:
+        return None
+    model, _ = sentencepiece.parse(files[FAIRSEQ], folder / FAIRSEQ)
+    vocabulary = unigram.of_fairseq(model)
+    checks.tokens(vocabulary.tokens, folder / FAIRSEQ)
+    add = dict.fromkeys(("bos", "eos", "sep"), True)
+    return Tokenizer(vocabulary=vocabulary, special_ids=dict(unigram.IDS), add=add, files=files)
+
+
 def write_hf(tokenizer: Tokenizer, folder: Path) -> list[Path]:
     """Write the tokenizer's files into a folder; the paths written.
 
     What came from a Hugging Face folder is written as it stood. A SentencePiece vocabulary from
-    GGUF becomes a ``tokenizer.model``, a byte-level BPE a ``tokenizer.json``, each with its
+    GGUF becomes a ``tokenizer.model``, any but its BPE a ``tokenizer.json``, with a
     ``tokenizer_config.json``.
     """
     files = dict(tokenizer.files) or _made(tokenizer)
@@ -102,19 +117,28 @@ def _made(tokenizer: Tokenizer) -> dict[str, bytes]:
     if vocabulary is None:
         raise ConfigurationError("this tokenizer has no form in a Hugging Face folder")
     config = json.dumps(_config(tokenizer), indent=2, ensure_ascii=False).encode() + b"\n"
+    files = {"tokenizer_config.json": config}
     if isinstance(vocabulary, SentencePiece):
         model = sentencepiece.serialize(vocabulary, tokenizer.special_ids)
-        return {"tokenizer.model": model, "tokenizer_config.json": config}
-    return {"tokenizer.json": to_json(tokenizer).encode(), "tokenizer_config.json": config}
+        files = {"tokenizer.model": model, **files}
+    if not _is_llama(vocabulary):
+        files = {"tokenizer.json": to_json(tokenizer).encode(), **files}
+    return files
+
+
+def _is_llama(vocabulary: Vocabulary | None) -> bool:
+    """Return whether Llama's tokenizer class reads a vocabulary from a ``tokenizer.model``."""
+    return isinstance(vocabulary, SentencePiece) and vocabulary.algorithm == "bpe"
 
 
 def _config(tokenizer: Tokenizer) -> dict[str, object]:
     """The ``tokenizer_config.json`` of a tokenizer that came from GGUF."""
     vocabulary = tokenizer.vocabulary
     pieces = vocabulary.tokens if vocabulary else ()
-    config: dict[str, object] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    usual = "LlamaTokenizer" if _is_llama(vocabulary) else "PreTrainedTokenizerFast"
+    config: dict[str, object] = {"tokenizer_class": usual}
     if isinstance(vocabulary, SentencePiece):
-        config = {"tokenizer_class": "LlamaTokenizer", "legacy": vocabulary.prefix_everywhere}
+        config["legacy"] = vocabulary.prefix_everywhere
         config["add_prefix_space"] = vocabulary.add_dummy_prefix
     for name, i in tokenizer.special_ids.items():
         config[f"{name}_token"] = pieces[i]

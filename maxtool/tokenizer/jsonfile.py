@@ -1,9 +1,9 @@
 """``tokenizer.json``: the file of the ``tokenizers`` library, read into a vocabulary.
 
 Its parts are documented by the library alone; the names here are those it writes. Byte-level BPE
-becomes :class:`BytePairs`, BPE with byte fallback (a SentencePiece model in disguise) becomes
-:class:`SentencePiece`, BERT's WordPiece :class:`WordPieces`; of any other kind only the special
-tokens are taken.
+becomes :class:`BytePairs`, BPE with byte fallback and unigram models (SentencePiece in disguise)
+become :class:`SentencePiece`, BERT's WordPiece :class:`WordPieces`; of any other kind only the
+special tokens are taken.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from maxtool.errors import MalformedFile
-from maxtool.tokenizer import checks, pretokenization, wordpiece
+from maxtool.tokenizer import checks, pretokenization, sentencepiece, unigram, wordpiece
 from maxtool.tokenizer.fitting_json import pair_of, tokens_of
 from maxtool.tokenizer.hostile import find_problem
 from maxtool.tokenizer.vocabulary import AddedToken, BytePairs, SentencePiece, TokenType, Vocabulary
@@ -58,6 +58,8 @@ def parse(data: bytes, file: Path) -> TokenizerJson:
         vocabulary = _bpe(root, model, added, file)
     elif isinstance(model, dict) and model.get("type") == "WordPiece":
         vocabulary = wordpiece.from_json(root, added, file)
+    elif isinstance(model, dict) and model.get("type") == "Unigram":
+        vocabulary = unigram.from_json(root, added, file)
     ids = [*(i for _, i in tokens_of(model)), *(token.id for token in added)]
     processor = root.get("post_processor")
     ends, separates = _template_ends(processor), _separates(processor)
@@ -147,7 +149,7 @@ def _sentencepiece(
     for rank, (left, right) in enumerate(merges):
         ranks.setdefault(left + right, rank)
     kinds = tuple(
-        TokenType.BYTE if _is_byte(token) else token_type
+        TokenType.BYTE if sentencepiece.is_byte(token) else token_type
         for token, token_type in zip(tokens, types, strict=True)
     )
     lowest = float(len(merges))
@@ -165,10 +167,6 @@ def _sentencepiece(
         add_dummy_prefix=everywhere or '"first"' in parts,
         prefix_everywhere=everywhere,
     )
-
-
-def _is_byte(token: str) -> bool:
-    return len(token) == 6 and token.startswith("<0x") and token.endswith(">")
 
 
 def _template_ends(processor: object) -> tuple[str | None, str | None]:

@@ -81,6 +81,11 @@ def check(vocabulary: SentencePiece, file: Path | str) -> None:
         raise MalformedFile(f"precompiled_charsmap: {problem}", file=file)
 
 
+def is_byte(piece: str) -> bool:
+    """Return whether a piece has the form of one that stands for a byte."""
+    return len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">")
+
+
 def _load(data: bytes, file: Path) -> Any:  # noqa: ANN401 - a generated class
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
     from sentencepiece import sentencepiece_model_pb2 as schema
