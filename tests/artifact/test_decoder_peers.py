@@ -41,7 +41,7 @@ REFUSED = ("has no spelling in gguf",)
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("model_type", "dialect"), sampled(SOURCES, ("lfm2", "gguf")))
+@pytest.mark.parametrize(("model_type", "dialect"), sampled(SOURCES, ("lfm2", "gguf"), share=5))
 @settings(max_examples=2, suppress_health_check=[*HealthCheck])
 @given(data=st.data())
 def test_the_same_as_transformers(

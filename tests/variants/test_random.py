@@ -47,7 +47,7 @@ STEP = 3
 """Of so many configurations one is run token by token."""
 
 
-@pytest.mark.parametrize("family", sampled(thinned(RANDOM, *KINDS), *KINDS, share=2))
+@pytest.mark.parametrize("family", sampled(thinned(RANDOM, *KINDS), *KINDS))
 def test_a_family(family: str, tmp_path: Path) -> None:
     """Read it, convert it as llama.cpp's converter does, read the result, and convert it back."""
     judge = Judge([family], tmp_path)
@@ -72,7 +72,7 @@ def test_keys_that_are_left_out(family: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", sampled(DECODERS, share=2))
+@pytest.mark.parametrize("family", sampled(DECODERS, share=4))
 def test_calls_with_a_cache(family: str, tmp_path: Path) -> None:
     """A first call, then token by token; frequencies may follow the length that is reached."""
     files = Files(tmp_path)

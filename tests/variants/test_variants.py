@@ -104,7 +104,7 @@ def test_some_keys(family: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", TINY)
+@pytest.mark.parametrize("family", some_of(TINY, share=4))
 def test_every_key(family: str, tmp_path: Path) -> None:
     result = accepted(Files(tmp_path), rows(family))
     assert not [line for row, _, outputs in result for line in wrong(row, outputs)]
