@@ -10,6 +10,7 @@ from typing import TypeAlias
 from maxtool.architectures import expert_checks, latent_checks, rope_checks
 from maxtool.architectures.config import MAX_POSITIONS, other_lengths, out_of_range, unsupported
 from maxtool.architectures.decoder_config import DecoderConfig
+from maxtool.architectures.pooling import POOLINGS
 from maxtool.errors import ConfigurationError
 
 Rule: TypeAlias = Callable[[DecoderConfig], Iterator[str]]
@@ -25,6 +26,7 @@ POSITIVE = (
     " shared_expert_size conv_taps state_heads state_key_heads state_key_dim state_value_dim"
     " source_positions embed_size expert_group_best latent_size query_latent_size plain_dim"
     " value_dim attention_in_scale key_scale attention_out_scale mixer_in_scale mixer_out_scale"
+    " max_length"
 )
 # Sizes of attention, which are needed where a layer has it.
 ATTENTION = ("n_heads", "n_kv_heads", "head_dim")
@@ -48,6 +50,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "state_norm": ("gated", "before", "none"),
     "position": ("rope", "learned", "alibi", "none"),
     "rope_scaling": ("none", "linear", "dynamic", "llama3", "yarn", "longrope"),
+    "pooling": (*POOLINGS,),
 }
 
 # An option, and the one that must be there for it to mean anything.

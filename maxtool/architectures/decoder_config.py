@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from maxtool.architectures.attention_options import AttentionOptions
 from maxtool.architectures.config import MAX_POSITIONS
+from maxtool.architectures.embedding_options import EmbeddingOptions
 from maxtool.architectures.expert_options import ExpertOptions
 from maxtool.architectures.latent_options import LatentOptions
 from maxtool.architectures.mixer_options import MixerOptions
@@ -23,6 +24,7 @@ class DecoderConfig(
     AttentionOptions,
     RopeOptions,
     ScaleOptions,
+    EmbeddingOptions,
 ):
     """The options of a decoder, in groups that it inherits; ``x`` is the residual stream."""
 

@@ -108,6 +108,8 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
         names = ("vocab_size", "hidden_size", "n_layers", "normalize")
         facts = {name: getattr(self.config, name) for name in names}
         facts["pooling"] = self.config.pooling or "mean"
+        if self.config.default_prompt is not None:
+            facts["prompt"] = self.config.default_prompt
         if self.classifier is None:
             return facts
         labels = self.config.named_labels

@@ -76,6 +76,8 @@ class EncoderConfig:
     normalize: bool = False  # whether ``embed`` scales that vector to length 1
     # Positions that texts are cut to, where they are fewer than ``context_length``.
     max_length: int | None = None
+    # The name of the prompt, of those that a checkpoint has, that is put before each text.
+    default_prompt: str | None = None
 
     def has_window(self, layer: int) -> bool:
         """Return whether a layer sees only the tokens near by."""

@@ -26,7 +26,14 @@ def largest(x: Tensor, mask: Tensor) -> Tensor:
     return ops.max(x + (mask - 1.0) * HIDDEN, axis=1)
 
 
-def first(x: Tensor, mask: Tensor) -> Tensor:  # noqa: ARG001 - the signature of all three
+def last(x: Tensor, mask: Tensor) -> Tensor:
+    """The last token that is there; shapes as :func:`mean`."""
+    counted = ops.cumsum(mask, 1)
+    found = ops.equal(counted, ops.sum(mask, axis=1)).cast(x.dtype) * mask
+    return ops.sum(x * found, axis=1)
+
+
+def first(x: Tensor, mask: Tensor) -> Tensor:  # noqa: ARG001 - the signature of all
     """The first token; shapes as :func:`mean`."""
     batch, _, hidden = x.shape
     return x[:, 0].reshape([batch, 1, hidden])
@@ -36,6 +43,7 @@ POOLINGS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "mean": mean,
     "cls": first,
     "max": largest,
+    "last": last,
 }
 
 

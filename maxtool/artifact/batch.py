@@ -22,10 +22,10 @@ def check_request(request: Request, target: Target) -> None:
 
 
 def refuse(request: Request, recipe: str) -> None:
-    """Refuse slots for what is no decoder."""
+    """Refuse slots for what writes no texts."""
     if request.batch > 1:
-        what = f"--batch is for decoders, not {recipe}"
-        raise UsageError(what, hint="an encoder takes texts together as it is: embed --batch")
+        what = f"--batch is for models that write texts, not {recipe}"
+        raise UsageError(what, hint="others take texts together as they are: embed --batch")
 
 
 def check_memory(batch: int, nbytes: int, target: Target) -> None:

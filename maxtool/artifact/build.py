@@ -15,6 +15,7 @@ from maxtool.architectures.speech import FEATURES
 from maxtool.artifact import batch, cache_type, devices, original_model
 from maxtool.artifact import check as parity
 from maxtool.artifact.contents import Contents, NamedGraph, used_target
+from maxtool.artifact.embedding_facts import embedding_facts
 from maxtool.artifact.image_facts import image_facts, input_size
 from maxtool.artifact.matrix_types import (
     DECODED,
@@ -67,6 +68,9 @@ ORIGINALS: Mapping[object, Callable[..., Runner]] = {
     IMAGE: OriginalImageModel,
     TRANSCRIBE: OriginalSpeechModel,
 }
+
+# The architecture of models that write texts unless something says how they make vectors.
+DECODER = "decoder"
 
 # Kinds of target whose steps run without the host between them, which draws the tokens otherwise.
 DRAWING = ("cuda",)
@@ -220,7 +224,7 @@ def _prepared(request: Request, read: Mapping[Path, None]) -> Build:
     if tokenizer is None and task_of(graphs) != IMAGE:
         notes.append("the source has no tokenizer: the artifact takes token ids, not text")
     contents = _contents(request, planned, target, dtype, types, module, graphs, tokenizer)
-    facts = {**contents.facts, **seen, **heard}
+    facts = {**contents.facts, **embedding_facts(planned, graphs), **seen, **heard}
     contents = replace(contents, facts=facts, sources=_sources(read, checkpoint))
     notes += packing_note(contents)
     made = Build(request, contents, checkpoint, notes, planned, types, module, graphs)
@@ -349,9 +353,10 @@ def _module(
     context, told = _context(request, planned)
     name = planned.recipe.architecture
     module = architectures.build(name, config, dtype, context, form, draws)
-    if request.kv_dtype is not None and not isinstance(module, Decoder | EncoderDecoder):
-        raise UsageError(f"--kv-dtype is for decoders, not {planned.recipe.name}")
-    if isinstance(module, Decoder):
+    is_writer = isinstance(module, Decoder) and module.config.pooling is None
+    if request.kv_dtype is not None and not (is_writer or isinstance(module, EncoderDecoder)):
+        raise UsageError(f"--kv-dtype is for models that write texts, not {planned.recipe.name}")
+    if isinstance(module, Decoder) and is_writer:
         cache_type.check_positions(module, target)
         cache_type.check_heads(module)
     else:
@@ -397,5 +402,10 @@ def _chosen(request: Request, planned: Plan) -> dict[str, object]:
     asked["input_size"] = input_size(request, planned)
     chosen = {name: value for name, value in asked.items() if value is not None}
     if unknown := [name for name in chosen if name not in planned.recipe.fields]:
-        raise UsageError(f"--{unknown[0]} is for encoders, not {planned.recipe.name}")
+        what = f"--{unknown[0]} is for encoders and decoders, not {planned.recipe.name}"
+        raise UsageError(what)
+    pools = {**planned.config, **chosen}.get("pooling") is not None
+    if request.normalize is not None and planned.recipe.architecture == DECODER and not pools:
+        what = "--normalize is for models that make vectors, and this one writes texts"
+        raise UsageError(what, hint="with --pooling it makes vectors")
     return chosen

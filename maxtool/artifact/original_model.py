@@ -114,6 +114,7 @@ def cache_name(model: Any) -> str:  # noqa: ANN401 - of transformers, which has 
 POOLINGS: Mapping[str, Callable[[Array, Array], Array]] = {
     "cls": lambda tokens, _: tokens[:, 0],
     "max": lambda tokens, mask: np.where(mask, tokens, -np.inf).max(1),
+    "last": lambda tokens, mask: tokens[np.arange(len(mask)), mask[..., 0].sum(1) - 1],
     "mean": lambda tokens, mask: np.where(mask, tokens, 0).sum(1) / np.maximum(mask.sum(1), 1),
 }
 

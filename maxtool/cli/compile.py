@@ -155,7 +155,7 @@ def compile(  # noqa: A001 - the command's name
         typer.Option(
             "--pooling",
             metavar="KIND",
-            help="How an encoder makes one vector: mean, cls or max; else its own.",
+            help="How a text becomes one vector: mean, cls, max or last; else as the model says.",
             autocompletion=complete.one_of(*options.POOLINGS),
         ),
     ] = None,
@@ -163,7 +163,7 @@ def compile(  # noqa: A001 - the command's name
         bool | None,
         typer.Option(
             "--normalize/--no-normalize",
-            help="Scale that vector to length 1, or not; else its own.",
+            help="Scale that vector to length 1, or not; else as the model says.",
         ),
     ] = None,
     image_size: Annotated[

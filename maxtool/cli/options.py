@@ -34,7 +34,7 @@ ALIASES = {
 CACHE_TYPES = (*DTYPES, "Q8_0")
 # A module of a user's: FILE.py:NAME.
 CODE = re.compile(r"\.py(:.*)?$")
-POOLINGS = ("mean", "cls", "max")
+POOLINGS = ("mean", "cls", "max", "last")
 
 
 def flag(*names: str, help: str) -> Any:  # noqa: A002, ANN401 - typer's names and types

@@ -2,7 +2,8 @@
 
 ``modules.json`` lists the modules that follow each other: ``Transformer``, ``Pooling`` (its folder
 has a ``config.json`` with a flag for each mode) and ``Normalize``. ``sentence_bert_config.json``
-says to how many tokens texts are cut. Recipes see this as keys below ``sentence_transformers``.
+says to how many tokens texts are cut, ``config_sentence_transformers.json`` what may be put before
+them. Recipes see this as keys below ``sentence_transformers``.
 """
 
 from __future__ import annotations
@@ -54,6 +55,24 @@ def read(folder: Path) -> dict[str, Any]:
     settings = _optional(folder / SETTINGS) | _optional(folder / PROMPTS)
     keys |= {name: settings[name] for name in TOLD if settings.get(name) is not None}
     return {f"{TABLE}.{name}": value for name, value in keys.items()}
+
+
+def prompts(folder: Path) -> dict[str, str]:
+    """The texts that may be put before each text, by name; none without a ``modules.json``.
+
+    None either where the vector of a text is to be made without the tokens of what is before it.
+    """
+    if not (folder / MODULES).is_file() or _leaves_out_prompts(folder):
+        return {}
+    named = _optional(folder / PROMPTS).get("prompts")
+    listed = named.items() if isinstance(named, dict) else ()
+    return {name: text for name, text in listed if isinstance(text, str)}
+
+
+def _leaves_out_prompts(folder: Path) -> bool:
+    pools = [path for kind, path in _modules(folder / MODULES) if kind == "Pooling"]
+    read = [_optional(folder / path / "config.json") for path in pools]
+    return any(config.get("include_prompt") is False for config in read)
 
 
 def files(keys: Mapping[str, Any], width: int) -> dict[str, bytes]:

@@ -21,9 +21,11 @@ def classify_unused(made: Plan) -> None:
         reasons = (why for pattern, why in rules.refuse.items() if pattern.match(name) is not None)
         if reason := next(reasons, None):
             made.refused.append(f"{tensor.name}: {reason}")
+        elif _is_duplicate(made, name):
+            continue
         elif any(pattern.match(name) is not None for pattern in rules.drop):
             idle.append(tensor.name)
-        elif not _is_duplicate(made, name):
+        else:
             made.unused.append(f"{tensor.name} {list(tensor.shape)}{_why(made, name)}")
     made.dropped += idle
     made.notes += folded(f"{name} is not needed to run and is dropped" for name in idle)

@@ -235,6 +235,10 @@ def _special_ids(
     for name in ("bos", "eos"):
         if name in own:
             ids.setdefault(name, own[name])
+    last = parsed.id_of(parsed.ends[1] or "") if parsed else None
+    if last is not None and last != ids.get("eos"):
+        # What a template ends texts with is the end of a text, another named one that of a turn.
+        ids |= {"eos": last} | ({"eot": ids["eos"]} if "eos" in ids else {})
     _check_signs(ids, stops, folder)
     return ids, stops
 

@@ -54,7 +54,7 @@ def filled(encoder: Encoder, seed: int = 0) -> Encoder:
         ({"position": "sinus"}, "position 'sinus': supported are learned, rope"),
         ({"hidden_act": "mish"}, "hidden_act 'mish': supported are silu, gelu, gelu_tanh, relu, "),
         ({"mlp": "wide"}, "mlp 'wide': supported are gated, plain"),
-        ({"pooling": "last"}, "pooling 'last': supported are mean, cls, max"),
+        ({"pooling": "sum"}, "pooling 'sum': supported are mean, cls, max, last"),
         ({"classifier_pooling": "max"}, "classifier_pooling 'max': supported are mean, cls"),
         ({"max_length": 0}, "max_length is 0"),
         ({"pad_token_id": 11}, "pad_token_id is 11, of 11 tokens"),
@@ -230,7 +230,12 @@ def test_a_text_in_a_padded_batch_is_the_text_alone(
 
 X = np.random.default_rng(0).standard_normal((2, 4, 3)).astype(np.float32) - 5
 KEPT = (3, 1)
-EXPECTED = {"mean": lambda x: x.mean(0), "cls": lambda x: x[0], "max": lambda x: x.max(0)}
+EXPECTED: dict[str, Callable[[Any], Any]] = {
+    "mean": lambda x: x.mean(0),
+    "cls": lambda x: x[0],
+    "max": lambda x: x.max(0),
+    "last": lambda x: x[-1],
+}
 
 
 @pytest.mark.parametrize("normalize", [False, True])

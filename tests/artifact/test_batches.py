@@ -277,7 +277,7 @@ def test_what_has_no_slots_is_refused(data: Path, tmp_path: Path) -> None:
             plan(data / "tiny-llama", batch=batch)
     with pytest.raises(UsageError, match="--batch is for CPUs"):
         plan(data / "tiny-llama", batch=2, target="cuda:sm_80")
-    with pytest.raises(UsageError, match="--batch is for decoders"):
+    with pytest.raises(UsageError, match="--batch is for models that write texts"):
         plan(data / "tiny-bert", batch=2)
 
 

@@ -189,7 +189,7 @@ def test_the_cache_of_quantized_matrices(
 @pytest.mark.parametrize(
     ("name", "target", "message"),
     [
-        ("tiny-bert", "cpu", "--kv-dtype is for decoders, not bert"),
+        ("tiny-bert", "cpu", "--kv-dtype is for models that write texts, not bert"),
         ("tiny-llama", "cuda:sm_90", "--kv-dtype float16: on GPUs the cache is float32"),
     ],
 )

@@ -143,9 +143,9 @@ def test_pooling_and_normalisation_may_be_asked_for(compiled: Compile, data: Pat
 @pytest.mark.parametrize(
     ("name", "arguments", "said"),
     [
-        ("tiny-llama", ["--pooling", "cls"], "--pooling is for encoders, not llama"),
-        ("tiny-llama", ["--no-normalize"], "--normalize is for encoders, not llama"),
-        ("tiny-bert", ["--pooling", "last"], "'last' is not one of mean, cls, max"),
+        ("tiny-llama", ["--no-normalize"], "--normalize is for models that make vectors"),
+        ("tiny-llama", ["--normalize"], "--normalize is for models that make vectors"),
+        ("tiny-bert", ["--pooling", "sum"], "'sum' is not one of mean, cls, max, last"),
     ],
 )
 def test_pooling_that_cannot_be(

@@ -45,7 +45,7 @@ def test_check_passes(recipe: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"batch": 2}, "--batch is for decoders, not whisper"),
+        ({"batch": 2}, "--batch is for models that write texts, not whisper"),
         ({"devices": 2}, "--devices is for decoders"),
         ({"context": 17}, "--context 17 is not from 1 to 16"),
     ],

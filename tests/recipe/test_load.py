@@ -24,7 +24,7 @@ DOWN = '"norm.weight" = "model.norm.weight"'
 
 
 ENTRIES = {
-    "decoder": {"forward", "prefill", "decode"},
+    "decoder": {"forward", "prefill", "decode", "embed"},
     "encoder": {"forward", "embed", "classify"},
     "image_encoder": {"forward", "embed", "classify"},
     "speech": {"encode", "prefill", "decode"},

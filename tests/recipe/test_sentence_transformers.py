@@ -35,8 +35,12 @@ def values(folder: Path) -> dict[str, Any]:
 def test_pooling_normalisation_and_length(folder: Path) -> None:
     found = values(folder)
     assert (found["pooling"], found["normalize"], found["max_length"]) == ("cls", True, 16)
+    prompts = folder / "config_sentence_transformers.json"
+    prompts.write_text(json.dumps({"default_prompt_name": "query"}))
+    assert values(folder)["default_prompt"] == "query"
     (folder / "modules.json").unlink()
     found = values(folder)
+    assert found["default_prompt"] is None
     assert (found["pooling"], found["normalize"], found["max_length"]) == (None, False, None)
 
 
@@ -72,7 +76,6 @@ def test_the_newer_spelling_of_pooling(folder: Path, mode: str) -> None:
     ("file", "content", "supported"),
     [
         ("sentence_bert_config.json", {"do_lower_case": True}, "(False is)"),
-        ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "(no value is)"),
     ],
 )
 def test_what_is_done_to_texts_before(

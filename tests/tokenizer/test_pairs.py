@@ -48,6 +48,11 @@ FORMS: dict[str, tuple[Any, dict[str, str], dict[str, bool]]] = {
         {"bos": "<s>", "eos": "</s>"},
         {"bos": True, "eos": True, "sep": False},
     ),
+    "an end of turns by name": (
+        template("$A [SEP]", "$A [SEP] $B [SEP]"),
+        {"eos": "</s>", "pad": "[SEP]"},
+        {"eos": True, "sep": False},
+    ),
     "two separators, no end": (
         template("<s> $A", "<s> $A </s> $B"),
         {"bos": "<s>", "eos": "</s>"},

@@ -57,8 +57,9 @@ def _sentences(mode: str, *names: str, **settings: object) -> dict[str, object]:
 
 
 MEAN = _sentences("mean_tokens", *PARTS)
+LAST = _sentences("lasttoken", *PARTS)
 READ = {"pooling": "mean", "normalize": True, "max_length": 256}
-BGE = "bge-small-en-v1.5"
+BGE, QWEN = "bge-small-en-v1.5", "Qwen3-0.6B"
 NOMIC = "nomic-embed-text-v1"
 PROMPT = {"config_sentence_transformers.json": {"default_prompt_name": "query", "prompts": {}}}
 
@@ -72,8 +73,33 @@ DECLARED: tuple[Declared, ...] = (
     Declared(BGE, {}, None, files=_sentences("lasttoken", *PARTS)),
     Declared(BGE, {}, None, files=_sentences("mean_tokens", "Transformer", "Pooling", "Dense")),
     Declared(BGE, {}, None, files=_sentences("mean_tokens", *PARTS, do_lower_case=True)),
-    Declared(BGE, {}, None, files=MEAN | PROMPT),
+    Declared(BGE, {}, {**READ, "default_prompt": "query"}, files=MEAN | PROMPT),
     Declared(BGE, {"num_attention_heads": None}, {"n_heads": 12}),
+    Declared(QWEN, {}, {**READ, "pooling": "last"}, {"qwen3.pooling_type": 3}, LAST),
+    Declared(
+        QWEN, {}, {**READ, "default_prompt": "query"}, {"qwen3.pooling_type": 1}, MEAN | PROMPT
+    ),
+    Declared(
+        QWEN,
+        {},
+        {**READ, "pooling": "cls"},
+        {"qwen3.pooling_type": 2},
+        _sentences("cls_token", *PARTS),
+    ),
+    Declared(QWEN, {}, {**READ, "pooling": "max"}, files=_sentences("max_tokens", *PARTS)),
+    Declared(
+        QWEN, {}, {"pooling": "last", "normalize": False}, files=_sentences("lasttoken", *PARTS[:2])
+    ),
+    Declared(
+        QWEN,
+        {},
+        {"pooling": None, "normalize": False},
+        {"qwen3.block_count": 28},
+        _sentences("x", *PARTS[:1]),
+    ),
+    Declared(QWEN, {}, None, files=_sentences("mean_sqrt_len_tokens", *PARTS)),
+    Declared(QWEN, {}, None, files=_sentences("mean_tokens", "Transformer", "Pooling", "Dense")),
+    Declared(QWEN, {}, None, files=_sentences("mean_tokens", *PARTS, do_lower_case=True)),
     Declared(
         "distilbert-base-uncased",
         {"n_heads": None},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maxtool.architectures import build
+from maxtool.architectures import Architecture, build
 from maxtool.graph import StaticDim
 from maxtool.recipe import Plan
 
@@ -14,7 +14,15 @@ def offered(plan: Plan) -> Offered:
 
     Entries that follow another come with that, and so does the position of those with a cache.
     """
-    module = build(plan.recipe.architecture, plan.config)
+    config = plan.config
+    found = _entries(build(plan.recipe.architecture, config))
+    if plan.recipe.architecture == "decoder" and config["pooling"] is None:
+        # A decoder makes vectors in the place of texts where something says how.
+        found |= _entries(build(plan.recipe.architecture, {**config, "pooling": "last"}))
+    return found
+
+
+def _entries(module: Architecture) -> Offered:
     return {
         entry.name: {
             name: tuple(_size(dim) for dim in kind.shape)

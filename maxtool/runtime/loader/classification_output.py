@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from .classifier import Classifier
 from .entries import EntryRunner
-from .errors import BadUsage
+from .errors import BadUsage, DoesNotFit
 from .labels import SCHEMA, SCORE, SHOWN, best, show
 from .memory import Array
 from .options import EmbedOptions
@@ -33,6 +33,8 @@ def run_classification(options: EmbedOptions, model: EntryRunner) -> None:
     shown = SHOWN if options.top_k is None else options.top_k
     if shown < 1:
         raise BadUsage(f"--top-k {shown}: it is at least 1")
+    if options.prompt is not None:
+        raise DoesNotFit("a prompt is put before texts that become vectors: these are scored")
     classifier, started = Classifier(model, options.batch), time.perf_counter()
     if options.json:
         _emit_json(options, classifier, shown, started)

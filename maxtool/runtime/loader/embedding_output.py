@@ -32,7 +32,7 @@ def run_embedding(options: EmbedOptions) -> None:
         return
     if options.query is not None:
         raise DoesNotFit("vectors are made of single texts, and pairs with a --query are scored")
-    embedder = Embedder(model, options.batch)
+    embedder = Embedder(model, options.batch, prompt=options.prompt)
     kept: list[list[float]] = []
     started = time.perf_counter()
     with ExitStack() as stack:

@@ -78,6 +78,7 @@ class ManifestParser:
             self._read_tokenizer(get(root, "tokenizer", dict))
         self._read_images(root)
         self._read_classes(root)
+        self._read_prompts(root)
         # How samples become spectrograms, and texts begin, of a model of speech.
         self.audio: dict[str, Any] | None = get(root, "audio", (dict, type(None)))
         self.speech: dict[str, Any] | None = get(root, "speech", (dict, type(None)))
@@ -218,6 +219,15 @@ class ManifestParser:
         self.labels: list[str] | None = self._get(root, "labels", (list, type(None)))
         if not all(isinstance(label, str) for label in self.labels or ()):
             raise self._wrong(f"'labels' is {self.labels!r:.80}")
+
+    def _read_prompts(self, root: dict[str, Any]) -> None:
+        """Read what may be put before each text, by name, and the name of what usually is."""
+        self.prompts: dict[str, str] = self._get(root, "prompts", (dict, type(None))) or {}
+        self.prompt: str | None = self._get(root, "prompt", (str, type(None)))
+        if not all(isinstance(text, str) for text in self.prompts.values()):
+            raise self._wrong(f"'prompts' is {self.prompts!r:.80}")
+        if self.prompt is not None and self.prompt not in self.prompts:
+            raise self._wrong(f"'prompt' is {self.prompt!r:.80}, none of the prompts")
 
     def _read_tokenizer(self, item: dict[str, Any]) -> None:
         self.tokenizer_file = self._file(self._get(item, "file", str))

@@ -143,23 +143,28 @@ class Model(EntryRunner):
         bind(self.manifest, self.entry("prefill"), inputs_of(self.manifest, [Unread(0, ids, 0)]))
         return min(max_tokens, self.room(len(ids)))
 
-    def embed(self, texts: str | Iterable[Text], batch: int = 32) -> Array:
+    def embed(
+        self, texts: str | Iterable[Text], batch: int = 32, prompt: str | None = None
+    ) -> Array:
         """Vectors of texts, with the model's own pooling and normalisation.
 
         Args:
             texts: Texts, or lists of token ids; longer ones are cut to the context.
             batch: Texts in one call, padded to the longest.
+            prompt: The name of the model's prompt to put before each text, ``none`` for nothing;
+                by default its usual one, if it has one. Token ids are taken as they are.
 
         Returns:
             float32 ``[texts, hidden]``.
 
         Raises:
-            DoesNotFit: If the model makes no embeddings, or ids are outside the vocabulary.
+            DoesNotFit: If the model makes no embeddings or has no such prompt, or ids are outside
+                the vocabulary.
             BadInput: If a text has no tokens, or is not valid text.
         """
         from .embedder import Embedder
 
-        embedder = Embedder(self, batch)
+        embedder = Embedder(self, batch, prompt=prompt)
         wanted = [texts] if isinstance(texts, str) else texts
         return np.concatenate([np.zeros((0, embedder.width), np.float32), *embedder.stream(wanted)])
 

@@ -68,6 +68,7 @@ GENERATION = (
 EMBEDDING = (
     Option("text", "texts", "a text; may be repeated"),
     Option("file", "path", "a file with a text on each line; - is stdin"),
+    Option("prompt", "text", "the model's prompt to put before each text, or none", "NAME"),
     Option("query", "text", "what each text is scored with, by a model of pairs"),
     Option("image", "texts", "a file of an image; may be repeated", "FILE"),
     Option("top-k", "integer", "labels of a text or an image to show", "K"),

@@ -60,6 +60,7 @@ class EmbedOptions(CommonOptions):
     """Options of a model that computes embeddings."""
 
     texts: list[str] | None = None
+    prompt: str | None = None
     query: str | None = None
     batch: int = 32
     top_k: int | None = None

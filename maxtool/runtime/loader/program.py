@@ -118,6 +118,8 @@ def check_embedding(options: EmbedOptions) -> None:
         raise BadUsage("give one of --text, --file, --image, --ids, --inputs, --info and --check")
     if options.inputs is None and options.entry != "forward":
         raise BadUsage("--entry goes with --inputs")
+    if options.prompt is not None and options.texts is None and options.file is None:
+        raise BadUsage("--prompt goes with --text or --file")
     if options.query is not None and options.texts is None and options.file is None:
         raise BadUsage("--query goes with --text or --file")
 

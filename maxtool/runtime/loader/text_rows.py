@@ -51,6 +51,7 @@ class TextRows:
             raise BadUsage(f"a batch of {batch} texts")
         self._model, self._batch, self._go_on = model, batch, go_on
         self._tokenizer: Any = None
+        self.before = ""  # a text that each text is read behind
         self._typed = {spec.name for spec in model.entry(self.entry).inputs} >= {"token_type_ids"}
         self.texts = self.tokens = self.truncated = 0
 
@@ -103,12 +104,15 @@ class TextRows:
             if self.context is not None:
                 self._tokenizer.enable_truncation(self.context)
         first = None if query is None else self._first(query)
-        used = [self._usable(text) for text in texts]
+        used = [self._usable(self.before + text) for text in texts]
         asked = used if first is None else [(first, text) for text in used]
         with telling_failures():
             encodings = self._tokenizer.encode_batch(asked)
         pairs = zip(texts, used, encodings, strict=True)
-        self.truncated += sum(len(u) < len(text) or bool(f.overflowing) for text, u, f in pairs)
+        whole = len(self.before)
+        self.truncated += sum(
+            len(u) < whole + len(text) or bool(f.overflowing) for text, u, f in pairs
+        )
         return [Row(encoding.ids, encoding.type_ids) for encoding in encodings]
 
     def _first(self, query: str) -> str:
