@@ -23,6 +23,8 @@ from maxtool.serve.refusal import Refusal, wrong
 from maxtool.serve.served import Served
 
 Read: TypeAlias = Callable[[Served, Mapping[str, Any], Limits], Asked]
+# Gives the JSON of a model's answer to content, within seconds.
+Make: TypeAlias = Callable[[Served, Mapping[str, Any], float], Awaitable[object]]
 SLOW_READER = 30.0  # seconds beyond the limit for whoever reads a stream
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 GONE = Response(status_code=499)  # which nobody reads
@@ -51,7 +53,8 @@ class Endpoints:
             Route("/v1/models/{name}", self._model),
             Route("/v1/chat/completions", chat, methods=["POST"]),
             Route("/v1/completions", completion, methods=["POST"]),
-            Route("/v1/embeddings", self._embedding, methods=["POST"]),
+            Route("/v1/embeddings", partial(self._made, Served.vectors), methods=["POST"]),
+            Route("/v1/rerank", partial(self._made, Served.ranks), methods=["POST"]),
         ]
 
     async def _page(self, _: Request) -> Response:
@@ -94,10 +97,10 @@ class Endpoints:
     def _compiles(self, content: Mapping[str, Any]) -> bool:
         return compiles(self._chosen(content), content)
 
-    async def _embedding(self, request: Request) -> Response:
+    async def _made(self, make: Make, request: Request) -> Response:
+        """Answer a request that a model answers in one piece."""
         content = await self._reading.made(request, lambda content: content)
-        served = self._chosen(content)
-        work = served.embedder().answer(served.name, content, self._limits.seconds)
+        work = make(self._chosen(content), content, self._limits.seconds)
         return await unless_gone(request, work)
 
     def _chosen(self, content: Mapping[str, Any]) -> Served:

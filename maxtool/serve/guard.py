@@ -21,6 +21,7 @@ KNOWN = {
     "/v1/chat/completions",
     "/v1/completions",
     "/v1/embeddings",
+    "/v1/rerank",
     "/v1/models",
     "/metrics",
     *OPEN,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
 
 from maxtool.runtime.loader import Model
 from maxtool.runtime.loader.chat import ChatEncoder, open_template
@@ -14,7 +15,9 @@ from maxtool.serve.limits import Limits
 from maxtool.serve.logprobs import TokenTexts
 from maxtool.serve.metrics import Metrics
 from maxtool.serve.refusal import refusal_of
-from maxtool.serve.vectors import EmbeddingModel
+from maxtool.serve.reranking import Ranks
+from maxtool.serve.turns import Turns
+from maxtool.serve.vectors import Vectors
 from maxtool.serve.worker import Worker
 
 
@@ -26,20 +29,21 @@ class Served:
         model: The model, which its own thread alone may run.
         created: When it was loaded, in seconds since 1970.
         worker: The thread of a model that continues texts; None of others.
-        embedding: The thread of a model that makes vectors; None of others.
+        turns: The thread of a model that makes vectors, or scores; None of others.
     """
 
     def __init__(self, name: str, model: Model, limits: Limits, metrics: Metrics) -> None:
         self.name, self.model, self.created = name, model, int(time.time())
         self.worker: Worker | None = None
-        self.embedding: EmbeddingModel | None = None
+        self.turns: Turns | None = None
         if model.manifest.task == GENERATE:
             observe = metrics.rows.labels(name).observe
             worker = self.worker = Worker(name, model, limits, observe)
             metrics.running.labels(name).set_function(lambda: worker.running)
             metrics.waiting.labels(name).set_function(lambda: worker.waiting)
         elif model.manifest.task == EMBED:
-            self.embedding = EmbeddingModel(model, limits.queue)
+            self.turns = Turns("embedding", limits.queue)
+            self._vectors, self._ranks = Vectors(name, model), Ranks(name, model)
         else:
             raise another_task(model.manifest.task)
 
@@ -54,11 +58,20 @@ class Served:
             raise refusal_of(another_task(self.model.manifest.task))
         return self.worker
 
-    def embedder(self) -> EmbeddingModel:
-        """The thread that makes vectors, or a refusal."""
-        if self.embedding is None:
+    async def vectors(self, content: Mapping[str, Any], seconds: float) -> dict[str, object]:
+        """The JSON with vectors of texts, or a refusal."""
+        turns = self._turns()
+        return await turns.answer(self._vectors.made, content, seconds)
+
+    async def ranks(self, content: Mapping[str, Any], seconds: float) -> dict[str, object]:
+        """The JSON with the order of documents, or a refusal."""
+        turns = self._turns()
+        return await turns.answer(self._ranks.made, content, seconds)
+
+    def _turns(self) -> Turns:
+        if self.turns is None:
             raise refusal_of(another_task(self.model.manifest.task))
-        return self.embedding
+        return self.turns
 
     def stop(self) -> None:
         """Take no more requests; what is being continued goes on."""
@@ -69,8 +82,8 @@ class Served:
         """End the threads, after the step that each is in."""
         if self.worker is not None:
             self.worker.join()
-        if self.embedding is not None:
-            self.embedding.stop()
+        if self.turns is not None:
+            self.turns.stop()
 
     @cached_property
     def token_texts(self) -> TokenTexts:
