@@ -68,6 +68,7 @@ KERNELS = {
     "ScatterBlocks": "graph/test_indexing.py::test_scattering_blocks",
     "ScatterRows": "graph/test_indexing.py::test_scattering[0-DType.float32]",
     "SlotAttention": "compiler/kernels/test_slots.py::test_attention_by_slot[4-2-80-7-float16]",
+    "SelectiveScan": "graph/test_selective_scan.py::test_a_text_in_pieces[lengths2-7-37]",
     "SoftmaxRows": "graph/test_normalization.py::test_large_and_hidden_scores",
     "SortedPlaces": "graph/test_ranking.py::test_the_order_of_all[float32]",
     "TopRows": "graph/test_ranking.py::test_what_numpy_sorts[float32]",

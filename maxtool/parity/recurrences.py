@@ -44,6 +44,27 @@ def _linear_attention(
     return state, result
 
 
+def _selective_scan(
+    state: Floats,
+    query: Floats,
+    key: Floats,
+    value: Floats,
+    step: Floats,
+    rate: Floats,
+    position: Integers,
+    *slot: Integers,
+) -> tuple[Floats, Floats]:
+    """Scan tokens; each channel of ``value [batch, seq, channels]`` has a column of the state."""
+    rows, held = _begun(state, value, position, *slot)
+    sums, result = held.copy(), np.zeros(value.shape)
+    for t in range(value.shape[1]):
+        moved = step[:, t, None]
+        sums = sums * np.exp(moved * rate) + key[:, t, :, None] * (moved * value[:, t, None])
+        result[:, t] = np.einsum("bnc,bn->bc", sums, query[:, t])
+    state[rows] = sums
+    return state, result
+
+
 def _begun(
     state: Array, x: Array, position: Integers, slot: Integers | None = None
 ) -> tuple[Integers, Array]:
@@ -53,4 +74,8 @@ def _begun(
     return rows, np.where(began[(...,) + (None,) * (state.ndim - 1)], 0, state[rows])
 
 
-COMPUTED: Definitions = {"causal_conv1d": _causal_conv1d, "linear_attention": _linear_attention}
+COMPUTED: Definitions = {
+    "causal_conv1d": _causal_conv1d,
+    "linear_attention": _linear_attention,
+    "selective_scan": _selective_scan,
+}

@@ -301,6 +301,22 @@ CASES = [
         for has_beta in (True, False)
         for rows, *where in ((2, whole(0, dtype="i4")), (5, *SLOTS))
     ),
+    *(
+        case(
+            "selective_scan",
+            Buffer(floats(rows, 3, 5)),
+            floats(2, 6, 3),
+            floats(2, 6, 3),
+            floats(2, 6, 5),
+            np.abs(floats(2, 6, 5)),
+            -np.abs(floats(3, 5)),
+            *where,
+            call=lambda state, *x: list(
+                ops.selective_scan(*x[:5], state, x[5], slot=x[6] if len(x) > 6 else None)
+            ),
+        )
+        for rows, *where in ((2, whole(0, dtype="i4")), (5, *SLOTS))
+    ),
     case("scaled_dot_product_attention", QUERY, OTHERS, OTHERS, floats(3, 5)),
     case(
         "scaled_dot_product_attention",

@@ -7,9 +7,7 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels import kernel_builder as b
 from maxtool.compiler.kernels.backend import Backend
-from maxtool.compiler.kernels.kept_state import KeptState
-
-SHARE = 256  # channels of a text that a thread of a CPU works on
+from maxtool.compiler.kernels.kept_state import KeptState, share_of
 
 
 def causal_convolution(
@@ -29,7 +27,7 @@ def causal_convolution(
         weight = kernel.argument("weight", (taps, channels))
         kept = KeptState(kernel, batch, rows, slots=slots)
         y = kernel.argument("y", (batch, seq, channels))
-        share = next(size for size in range(min(SHARE, channels), 0, -1) if not channels % size)
+        share = share_of(channels)
 
         def vector(i: b.Expr, k: b.Index, width: int) -> None:
             at, part = b.unravel(i, (batch, b.integer(channels // share)))

@@ -8,6 +8,13 @@ from tvm.tirx.script.builder import ir as T
 from maxtool.compiler.kernels import kernel_builder as b
 from maxtool.compiler.kernels.backend import Backend
 
+SHARE = 256  # channels of a text that a thread of a CPU works on
+
+
+def share_of(channels: int) -> int:
+    """Return how many channels a thread of a CPU works on, of which all are a multiple."""
+    return next(size for size in range(min(SHARE, channels), 0, -1) if not channels % size)
+
 
 class KeptState:
     """The parameters of a kernel that say which row of a state belongs to each text.

@@ -278,6 +278,14 @@ class ScatterRows(Request):
     adds: bool
 
 
+class SelectiveScan(Request):
+    """A scan over a state of each channel, which each token decays by a step of its own."""
+
+    state_dim: int  # numbers that each channel has in the state
+    channels: int
+    slots: bool = False  # whether each row says which one of the state is its own
+
+
 class SoftmaxRows(Request):
     """Softmax of rows, or its logarithm."""
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from maxtool.compiler.kernels.requests import CausalConvolution, LinearAttention, Request
+from maxtool.compiler.kernels.requests import (
+    CausalConvolution,
+    LinearAttention,
+    Request,
+    SelectiveScan,
+)
 from maxtool.compiler.lowering.function_lowering import FunctionLowering, Rule
 from maxtool.dtype import DType
 from maxtool.graph import Node
@@ -44,7 +49,13 @@ def _linear_attention(node: Node) -> LinearAttention:
     )
 
 
+def _selective_scan(node: Node) -> SelectiveScan:
+    state_dim, channels = node.inputs[0].shape[1:].static()
+    return SelectiveScan(state_dim=state_dim, channels=channels, slots=len(node.inputs) > 7)
+
+
 RECURRENCES: dict[str, Rule] = {
     "causal_conv1d": _updating(_causal_conv1d),
     "linear_attention": _updating(_linear_attention),
+    "selective_scan": _updating(_selective_scan),
 }

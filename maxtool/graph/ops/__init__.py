@@ -60,7 +60,7 @@ from maxtool.graph.ops.pooling import (
 from maxtool.graph.ops.positions import add_positions, rope, rope_angles
 from maxtool.graph.ops.quantized_cache import quantize_q8_0, quantized_attention
 from maxtool.graph.ops.ranking import argsort, top_k
-from maxtool.graph.ops.recurrence import causal_conv1d, linear_attention
+from maxtool.graph.ops.recurrence import causal_conv1d, linear_attention, selective_scan
 from maxtool.graph.ops.reduction import *  # noqa: F403 - its own list says which
 from maxtool.graph.ops.resizing import resize
 from maxtool.graph.ops.sampling import sample
@@ -73,7 +73,7 @@ __all__ += ["arange", "band_part", "outer", "range", "shape_to_tensor"]
 __all__ += ["argsort", "sample", "top_k"]
 __all__ += ["attention", "cache_write_key", "cache_write_value", "scaled_dot_product_attention"]
 __all__ += ["quantize_q8_0", "quantized_attention"]
-__all__ += ["causal_conv1d", "linear_attention"]
+__all__ += ["causal_conv1d", "linear_attention", "selective_scan"]
 __all__ += ["avg_pool1d", "avg_pool2d", "avg_pool3d", "lp_pool"]
 __all__ += ["conv1d", "conv2d", "conv3d"]
 __all__ += ["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]

@@ -133,3 +133,63 @@ def linear_attention(
     numbers = [x if isinstance(x, Tensor) else Tensor(x, DType.int32) for x in numbers]
     after, y = apply("linear_attention", state, query, key, value, decay, *factors, *numbers)
     return y, after
+
+
+@rule("selective_scan", writes=0, numbers={6: DType.int32, 7: DType.int32})
+def _infer_selective_scan(
+    state: TensorType,
+    query: TensorType,
+    key: TensorType,
+    value: TensorType,
+    step: TensorType,
+    rate: TensorType,
+    position: TensorType,
+    *slot: TensorType,
+) -> tuple[TensorType, ...]:
+    require_float32(state, query, key, value, step, rate)
+    require(value.rank == 3 and value.shape[2].is_static, "the value is [batch, seq, channels]")
+    require(step.shape == value.shape, "the step is as the value")
+    fits = rate.rank == 2 and rate.shape[0].is_static and rate.shape[1] == value.shape[2]
+    require(fits, "the rate is [state_dim, channels]")
+    fits = query.shape == key.shape == [*value.shape[:2], rate.shape[0]]
+    require(fits, "query and key are [batch, seq, state_dim]")
+    fits = state.rank == 3 and state.shape[1:] == rate.shape
+    require(fits, "the state is [batch, state_dim, channels]")
+    require_rows(state, value, position, *slot)
+    return state, TensorType(DType.float32, value.shape, value.device)
+
+
+def selective_scan(
+    query: TensorLike,
+    key: TensorLike,
+    value: TensorLike,
+    step: TensorLike,
+    rate: TensorLike,
+    state: Tensor,
+    position: TensorLike,
+    *,
+    slot: TensorLike | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Scan a state ``S`` in which each channel has a column that decays by rates of its own.
+
+    ``S = exp(step * rate) * S + outer(key, step * value)``, ``y = query @ S``, token by token (Gu
+    and Dao 2023, arXiv:2312.00752, where queries and keys are C and B).
+
+    Args:
+        query: float32 ``[batch, seq, state_dim]``, the same for all channels.
+        key: Likewise.
+        value: float32 ``[batch, seq, channels]``.
+        step: Like ``value``, from 0 up: how far a token moves each channel.
+        rate: float32 ``[state_dim, channels]``, below 0.
+        state: float32 ``[batch, state_dim, channels]``, written as that of :func:`causal_conv1d`
+            is, and zeros at position 0.
+        position: int32 ``[1]``, or ``[batch]`` with slots.
+        slot: As there.
+
+    Returns:
+        ``y``, ``[batch, seq, channels]``, and the state after the last token.
+    """
+    slots = [] if slot is None else [slot]
+    operands = (query, key, value, step, rate, position, *slots)
+    after, y = apply("selective_scan", state, *operands)
+    return y, after

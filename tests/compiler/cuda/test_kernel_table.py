@@ -56,6 +56,7 @@ SHARED = [
     r.Sample(),
     r.ScatterBlocks(dtype="bfloat16"),
     r.ScatterRows(dtype="bfloat16", places="int32", adds=False),
+    r.SelectiveScan(state_dim=16, channels=64),
     r.SoftmaxRows(op="softmax", dtype="bfloat16"),
     r.SortedPlaces(dtype="bfloat16", ascending=True),
     r.TopRows(dtype="bfloat16", count=3),
