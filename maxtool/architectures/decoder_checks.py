@@ -26,13 +26,13 @@ POSITIVE = (
     " shared_expert_size conv_taps state_heads state_key_heads state_key_dim state_value_dim"
     " source_positions embed_size expert_group_best latent_size query_latent_size plain_dim"
     " value_dim attention_in_scale key_scale attention_out_scale mixer_in_scale mixer_out_scale"
-    " max_length"
+    " max_length step_rank"
 )
 # Sizes of attention, which are needed where a layer has it.
 ATTENTION = ("n_heads", "n_kv_heads", "head_dim")
 NOT_NEGATIVE = (
     *("norm_eps", "position_offset", "rope_mscale", "rope_mscale_all_dim", "expert_sum_eps"),
-    *("latent_eps", "intermediate_size", *ATTENTION),
+    *("latent_eps", "scan_eps", "intermediate_size", *ATTENTION),
 )
 
 # Each layer costs time when a model is only planned.
@@ -46,8 +46,9 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "mlp": ("gated", "plain"),
     "expert_scores": ("softmax", "sigmoid"),
     "hidden_act": ("silu", "gelu", "gelu_tanh", "relu", "relu2", "quick_gelu"),
-    "mixer": ("convolution", "delta", "mamba"),
+    "mixer": ("convolution", "delta", "mamba", "selective"),
     "state_norm": ("gated", "before", "none"),
+    "scan_norm": ("none", "plain", "rms"),
     "position": ("rope", "learned", "alibi", "none"),
     "rope_scaling": ("none", "linear", "dynamic", "llama3", "yarn", "longrope"),
     "pooling": (*POOLINGS,),
@@ -75,6 +76,7 @@ MEANINGLESS_WITHOUT = {
 STATES = ("state_heads", "state_key_heads", "state_key_dim", "state_value_dim")
 MIXERS = {"convolution": ("conv_taps",), "delta": ("conv_taps", *STATES)}
 MIXERS["mamba"] = MIXERS["delta"]
+MIXERS["selective"] = ("conv_taps", "state_key_dim", "state_value_dim", "step_rank")
 
 # The option that says the type of a norm, by the prefix of its options.
 NORM_TYPES = {"": "norm", "qk_": "qk_norm_type"}
@@ -175,6 +177,14 @@ def _mixers(config: DecoderConfig) -> Iterator[str]:
         yield f"state_heads {heads} is not a multiple of state_key_heads {key_heads}"
 
 
+def _scans(config: DecoderConfig) -> Iterator[str]:
+    for name, nothing in (("scan_norm", "none"), ("step_rank", None)):
+        if (asked := getattr(config, name)) != nothing and config.mixer != "selective":
+            yield f"{name} {asked!r} with mixer {config.mixer!r}: it is for 'selective' alone"
+    if config.scan_eps is not None and config.scan_norm == "none":
+        yield f"scan_eps {config.scan_eps} needs scan_norm"
+
+
 def _biased(config: DecoderConfig) -> Iterator[str]:
     """Refuse what is not the same for scores that are all larger by as much."""
     for name in ("attention_softcap", "attention_sinks"):
@@ -198,6 +208,7 @@ RULES: tuple[Rule, ...] = (
     *rope_checks.RULES,
     _norms_and_windows,
     _mixers,
+    _scans,
     _biased,
     _source,
     *expert_checks.RULES,

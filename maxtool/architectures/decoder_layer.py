@@ -21,6 +21,7 @@ from maxtool.architectures.mixture_of_experts import MixtureOfExperts
 from maxtool.architectures.mlp import MLPS, GatedMLP, PlainMLP, scaled
 from maxtool.architectures.normalization import Norm, stream_norm
 from maxtool.architectures.rotary_angles import Turn
+from maxtool.architectures.selective_space import SelectiveSpace
 from maxtool.architectures.short_convolution import ShortConvolution
 from maxtool.dtype import DType
 from maxtool.graph import Tensor
@@ -40,6 +41,7 @@ MIXERS: dict[str, tuple[str, Callable[[DecoderConfig, DType, CacheLayout], Mixer
     "convolution": ("conv", ShortConvolution),
     "delta": ("delta", DeltaNet),
     "mamba": ("mamba", Mamba),
+    "selective": ("selective", SelectiveSpace),
 }
 PARALLEL = ("parallel", "parallel_shared")
 # The name of a part, and what its input and its result are multiplied by.

@@ -14,8 +14,8 @@ class MixerOptions(DecoderSizes):
     # Which layers have attention; all when None. The others have what ``mixer`` says.
     attention_layers: tuple[bool, ...] | None = None
     # ``convolution``, a short one over time between two gates, ``out(c * conv(b * x))`` (LFM2);
-    # ``delta``, a net by the gated delta rule behind such convolutions (Qwen 3 Next), or ``mamba``,
-    # a state space behind them (Mamba 2).
+    # ``delta``, a net by the gated delta rule behind such convolutions (Qwen 3 Next), ``mamba``, a
+    # state space behind them (Mamba 2), or ``selective``, one of each channel (Mamba 1).
     mixer: str = "convolution"
     # Whether layers with attention have that too, of the same input; what both give is added.
     mixer_beside: bool = False
@@ -24,7 +24,8 @@ class MixerOptions(DecoderSizes):
     conv_taps: int | None = None  # tokens that a convolution looks at, the own one included
     conv_bias: bool = False  # whether convolutions have biases, and LFM2's projections beside them
     state_bias: bool = False  # whether the projections of layers with states have biases
-    # The states of a layer: matrices ``[state_key_dim, state_value_dim]``, one for each head.
+    # The states of a layer: matrices ``[state_key_dim, state_value_dim]``, one for each head; with
+    # ``selective`` there is one, of as many channels as values have elements.
     state_heads: int | None = None
     state_key_heads: int | None = None  # heads of queries and keys; ``state_heads`` is a multiple
     state_key_dim: int | None = None
@@ -32,6 +33,12 @@ class MixerOptions(DecoderSizes):
     # Where a state space has its norm: ``gated``, of what is gated already; ``before``, before the
     # gate; or ``none``.
     state_norm: str = "gated"
+    # Of ``selective``: how many numbers steps are made of, and whether these, queries and keys have
+    # norms: ``none``, ``plain``, without weights, or ``rms``; what these add to the mean of
+    # squares, which is ``norm_eps`` when None.
+    step_rank: int | None = None
+    scan_norm: str = "none"
+    scan_eps: float | None = None
 
     def has_attention(self, layer: int) -> bool:
         """Return whether a layer has attention."""

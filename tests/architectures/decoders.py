@@ -25,7 +25,7 @@ CONFIG: dict[str, Any] = {
 
 
 def fill(model: Decoder, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
-    """Load random weights into ``model``, norms near 1, and return them."""
+    """Load random weights into ``model``, norms near 1, rates below 0, and return them."""
     rng = np.random.default_rng(seed)
     values = {}
     for name, weight in model.raw_state_dict().items():
@@ -35,6 +35,7 @@ def fill(model: Decoder, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
             value = 1 + value / 4
         elif name != "embed.weight":
             value = 1.5 * value / shape[-1] ** 0.5
+        value = -abs(value) if name.endswith("rate") else value
         values[name] = value.astype(weight.dtype.to_numpy())
     model.load_state_dict(values)
     return values

@@ -55,6 +55,7 @@ class Oracle:
 
         def attention(y: Array) -> Array:
             kinds = {"delta": self._delta, "mamba": self._mamba, "convolution": self._convolved}
+            kinds["selective"] = self._selective
             made = np.zeros_like(y)
             if c.has_attention(layer):
                 made += c.attention_out_scale * self._attention(layer, y * c.attention_in_scale)
@@ -289,6 +290,26 @@ class Oracle:
         mixed = mixed * gate / (1 + np.exp(-gate))
         mixed = normed(mixed).reshape(len(x), -1) if c.state_norm == "gated" else mixed
         return self._linear(at + "out", mixed)
+
+    def _selective(self, at: str, x: Array) -> Array:
+        c, at = self.c, at + "selective."
+        v = self._taken(at + "v", x)
+
+        def made(name: str) -> Array:
+            found = self._linear(at + name, v)
+            if c.scan_norm == "none":
+                return found
+            eps = c.norm_eps if c.scan_eps is None else c.scan_eps
+            found = found / np.sqrt((found**2).mean(-1, keepdims=True) + eps)
+            return found * self.w.get(f"{at}{name}_norm.weight", 1)
+
+        q, k, step = made("q"), made("k"), np.logaddexp(0, self._linear(at + "step", made("low")))
+        held, rows = np.zeros((c.state_key_dim, c.state_value_dim)), []
+        for t in range(len(x)):
+            held = held * np.exp(step[t] * self.w[at + "rate"]) + np.outer(k[t], step[t] * v[t])
+            rows.append(q[t] @ held + self.w[at + "skip"] * v[t])
+        gate = self._linear(at + "gate", x)
+        return self._linear(at + "out", np.stack(rows) * gate / (1 + np.exp(-gate)))
 
     def _taken(self, name: str, x: Array, scale: float = 1.0) -> Array:
         """A projection behind its convolution and the activation."""

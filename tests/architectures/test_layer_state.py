@@ -24,6 +24,14 @@ DELTA: dict[str, Any] = {
     "state_value_dim": 5,
     "attention_layers": (False,) * 3,
 }
+SELECTIVE: dict[str, Any] = {
+    "mixer": "selective",
+    "conv_taps": 4,
+    "conv_bias": True,
+    "state_key_dim": 5,
+    "state_value_dim": 21,
+    "step_rank": 3,
+}
 KINDS: dict[str, dict[str, Any]] = {
     "short convolution": CONVOLVED,
     "biases": {**CONVOLVED, "conv_taps": 4, "conv_bias": True},
@@ -69,12 +77,34 @@ KINDS: dict[str, dict[str, Any]] = {
         "mlp_scales": (0.875, 1.125),
         "state_norm": "none",
     },
+    "selective state spaces": {
+        **SELECTIVE,
+        "block": "single",
+        "position": "none",
+        "attention_layers": (False,) * 3,
+        "mlp_layers": (False,) * 3,
+        **dict.fromkeys(("n_heads", "n_kv_heads", "head_dim", "intermediate_size"), 0),
+    },
+    "selective state spaces, normed": {
+        **SELECTIVE,
+        "conv_bias": False,
+        "state_bias": True,
+        "scan_norm": "plain",
+        "scan_eps": 0.125,
+        "hidden_act": "relu",
+        "attention_layers": (False, True, False),
+    },
+    "selective state spaces, norms with weights": {
+        **SELECTIVE,
+        "scan_norm": "rms",
+        "attention_layers": (True, False, False),
+    },
     "norms before gates": {**DELTA, "mixer": "mamba", "state_norm": "before"},
     "beside a window": {**CONVOLVED, "sliding_window": 3, "block": "sandwich"},
 }
 # Compiled as others are.
 ALIKE = ("delta nets, heads of keys for each", "state spaces with biases", "state spaces alone")
-ALIKE += ("norms before gates",)
+ALIKE += ("norms before gates", "selective state spaces, norms with weights")
 TEXTS = np.random.default_rng(1).integers(0, 11, (2, 13))
 
 
@@ -158,6 +188,10 @@ SINGLE = KINDS["layers of one part"]
         ({"mlp_scales": (1.0, 2.0), "mlp": "plain"}, "mlp_scales are for gated MLPs alone"),
         ({**DELTA, "state_scales": (1.0,) * 5}, "state_scales with mixer 'delta'"),
         ({**DELTA, "state_norm": "none"}, "state_norm 'none' is for state spaces alone"),
+        ({**DELTA, "scan_norm": "rms"}, "scan_norm 'rms' with mixer 'delta'"),
+        ({**DELTA, "step_rank": 3}, "step_rank 3 with mixer 'delta'"),
+        ({**KINDS["selective state spaces"], "step_rank": None}, "'selective' needs step_rank"),
+        ({**KINDS["selective state spaces"], "scan_eps": 1e-5}, "scan_eps 1e-05 needs scan_norm"),
     ],
 )
 def test_options_that_contradict_each_other(changes: dict[str, Any], problem: str) -> None:
