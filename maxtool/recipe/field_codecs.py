@@ -204,6 +204,25 @@ def _read_width_of_states(raws: Raws, values: Values) -> Any:  # noqa: ANN401
     return width if width not in (None, "auto") else _read_state_width([inner], values)
 
 
+def _read_inner_width(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Read a width, or where there is none how many times ``hidden_size`` it is."""
+    width, expand = raws
+    if width is not None:
+        return width
+    return (2 if expand is None else expand) * values["hidden_size"]
+
+
+def _write_inner_width(value: int, values: Values) -> Raws:
+    expand, rest = divmod(value, values["hidden_size"])
+    return value, None if rest else expand
+
+
+def _read_step_rank(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Read a number, or where it is to follow from others a sixteenth of ``hidden_size``."""
+    (rank,) = raws
+    return -(-values["hidden_size"] // 16) if rank in (None, "auto") else rank
+
+
 # Whether there is a norm, and whether it is before the gate, which is so where it is not said.
 STATE_NORMS: Mapping[Any, Raws] = {
     "none": (False, None),
@@ -401,6 +420,19 @@ FIELD_CODECS: Mapping[str, Codec] = {
         write=lambda value, values: (value * values["state_heads"],),
         types=("int",),
         needs={"state_heads": NUMBER},
+    ),
+    "inner_width": Codec(
+        read=_read_inner_width,
+        write=_write_inner_width,
+        types=("int",),
+        keys=("any", "int"),
+        needs={"hidden_size": NUMBER},
+    ),
+    "step_rank": Codec(
+        read=_read_step_rank,
+        write=lambda value, _: (value,),
+        types=("int",),
+        needs={"hidden_size": NUMBER},
     ),
     "square_state": Codec(
         read=_read_state_width,

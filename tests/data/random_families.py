@@ -623,6 +623,27 @@ def _mamba2(draw: Draw) -> Config:
     return without(renamed(config, names), "max_position_embeddings", "intermediate_size")
 
 
+def _mamba1(draw: Draw) -> Config:
+    """State spaces of each channel, of any width; a rank that is said, or follows."""
+    config = without(common(draw), "max_position_embeddings", "intermediate_size")
+    hidden, expand = draw(st.integers(3, 40)), draw(st.integers(1, 3))
+    inner = {"intermediate_size": draw(st.integers(1, 3)) * hidden} if draw(FLAGS) else {}
+    sizes = {
+        "hidden_size": hidden,
+        "expand": expand,
+        "state_size": draw(st.integers(1, 9)),
+        "conv_kernel": draw(st.integers(2, 5)),
+        "time_step_rank": draw(st.one_of(st.just("auto"), st.integers(1, 9))),
+        "use_bias": draw(FLAGS),
+        "use_conv_bias": draw(FLAGS),
+    }
+    return renamed(config, {"rms_norm_eps": "layer_norm_epsilon"}) | sizes | inner
+
+
+def _falcon_mamba(draw: Draw) -> Config:
+    return _mamba1(draw) | {"mixer_rms_eps": draw(EPS)}
+
+
 def _falcon_h1(draw: Draw) -> Config:
     scales = st.floats(0.1, 2.0).map(lambda x: round(x, 3))
     names = ("lm_head", "embedding", "key", "attention_in", "attention_out", "ssm_in", "ssm_out")
@@ -690,6 +711,8 @@ FURTHER: Mapping[str, Callable[[Draw], Config]] = {
     "qwen3_5_moe_text": _qwen3_5_moe,
     "granitemoehybrid": _granitemoehybrid,
     "granitehybrid": _granitehybrid,
+    "mamba": _mamba1,
+    "falcon_mamba": _falcon_mamba,
     "mamba2": _mamba2,
     "falcon_h1": _falcon_h1,
 }
@@ -757,7 +780,9 @@ FURTHER_GRANTED: Mapping[str, Config] = {
         SILU
         | {"mamba_conv_bias": True, "mamba_proj_bias": False, "position_embedding_type": "nope"},
     ),
-    "mamba2": SILU | {"use_conv_bias": True, "use_bias": False},
+    **dict.fromkeys(
+        ("mamba", "falcon_mamba", "mamba2"), SILU | {"use_conv_bias": True, "use_bias": False}
+    ),
     "falcon_h1": SILU
     | {"mamba_conv_bias": True, "mamba_proj_bias": False, "projectors_bias": False}
     | {"attention_bias": False, "mlp_bias": False, "mamba_norm_before_gate": False}

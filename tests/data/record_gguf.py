@@ -30,6 +30,8 @@ CONVERTED = (
 CONVERT = """
 import json, sys
 from pathlib import Path
+import torch
+torch.exp = lambda x: x.double().exp().float()
 checkout, pairs = Path(sys.argv[1]), sys.argv[2:]
 sys.path[:0] = [str(checkout), str(checkout / "gguf-py")]
 import convert_hf_to_gguf
@@ -51,7 +53,10 @@ for source, target in zip(pairs[::2], pairs[1::2]):
     except (Exception, SystemExit) as error:
         print(source, repr(error)[:300])
 """
-"""The converter, with configurations as written and no tokenizer asked for."""
+"""The converter, with configurations as written and no tokenizer asked for.
+
+Exponentials are the nearest numbers: which of two neighbours else, the machine's library decides.
+"""
 
 
 def wanted(config: dict[str, Any]) -> dict[str, Any]:

@@ -110,6 +110,8 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "square_state": st.just(16),
     "head_width": st.sampled_from([16, 32, 160]),
     "width_of_heads": SIZES,
+    "inner_width": SIZES,
+    "step_rank": SIZES,
     "mamba_layers": FLAGS,
     "no_layer": st.just((False,) * 6),
     "width_of_states": SIZES,
@@ -242,6 +244,12 @@ def test_widths_of_states() -> None:
     assert states.read([None, 3, None], VALUES) == 48
     with pytest.raises(Undefined, match="no multiple of 6 heads"):
         square.read([7], VALUES)
+    inner, rank = CODECS["inner_width"], CODECS["step_rank"]
+    widths = [inner.read(raws, VALUES) for raws in ([7, 16], [None, 3], [None, None])]
+    assert widths == [7, 288, 192]
+    assert [inner.write(width, VALUES) for width in (288, 7)] == [(288, 3), (7, None)]
+    assert [rank.read([raw], VALUES) for raw in (None, "auto", 7, "x")] == [6, 6, 7, "x"]
+    assert rank.read([None], VALUES | {"hidden_size": 97}) == 7
 
 
 def test_latents() -> None:
