@@ -466,8 +466,6 @@ def sayable(model_type: str, config: Config) -> Config:
         config |= {"num_heads": 2 * config["num_heads"], "expand": 2}
     if model_type in ("mamba", "falcon_mamba"):  # the same of these
         config |= {"intermediate_size": 2 * config["hidden_size"], "expand": 2}
-    if model_type == "falcon_mamba":
-        config["mixer_rms_eps"] = config["layer_norm_epsilon"]
     if model_type == "phi":
         config["intermediate_size"] = 4 * config["hidden_size"]
         config["num_key_value_heads"] = config["num_attention_heads"]

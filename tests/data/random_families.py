@@ -743,6 +743,7 @@ WITHOUT_GGUF = (
 )
 
 SILU = {"hidden_act": "silu"}
+STATES_GRANTED = {"use_conv_bias": True, "use_bias": False}
 FURTHER_GRANTED: Mapping[str, Config] = {
     **dict.fromkeys(FURTHER, SILU),
     "gemma": {
@@ -780,9 +781,8 @@ FURTHER_GRANTED: Mapping[str, Config] = {
         SILU
         | {"mamba_conv_bias": True, "mamba_proj_bias": False, "position_embedding_type": "nope"},
     ),
-    **dict.fromkeys(
-        ("mamba", "falcon_mamba", "mamba2"), SILU | {"use_conv_bias": True, "use_bias": False}
-    ),
+    **dict.fromkeys(("mamba", "mamba2"), SILU | STATES_GRANTED),
+    "falcon_mamba": SILU | STATES_GRANTED | {"mixer_rms_eps": 1e-6, "layer_norm_epsilon": 1e-6},
     "falcon_h1": SILU
     | {"mamba_conv_bias": True, "mamba_proj_bias": False, "projectors_bias": False}
     | {"attention_bias": False, "mlp_bias": False, "mamba_norm_before_gate": False}
