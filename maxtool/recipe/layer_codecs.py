@@ -345,6 +345,39 @@ def _write_with_heads(flags: Flags, values: Values) -> Raws:
     return ([values["n_kv_heads"] if flag else 0 for flag in flags],)
 
 
+def _read_offset(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Read every n-th layer from one on that is less than n."""
+    first, every = raws
+    if every is None:
+        return None
+    if first is None:
+        raise Undefined("the first of these layers is missing")
+    if first >= every:
+        raise Undefined(f"{short(first)} is not below {short(every)}")
+    return tuple(layer % every == first for layer in range(values["n_layers"]))
+
+
+def _write_offset(flags: Flags, _values: Values) -> Raws:
+    """Write the first layer and how often one follows; of none, one that there is not."""
+    places = [layer for layer, flag in enumerate(flags) if flag]
+    first, second = [*places, len(flags), 2 * len(flags) + 1][:2]
+    every = second - first if len(places) > 1 else len(flags) + 1
+    if flags != tuple(layer % every == first for layer in range(len(flags))):
+        raise Unspellable
+    return first, every
+
+
+def _read_offset_of_experts(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Read as others are; no layer has experts where there is one in all."""
+    return (False,) * values["n_layers"] if values["n_experts"] == 1 else _read_offset(raws, values)
+
+
+def _write_offset_of_experts(flags: Flags, values: Values) -> Raws:
+    if values["n_experts"] == 1 and any(flags):
+        raise Unspellable
+    return _write_offset(flags, values)
+
+
 _LISTED = _flags(_read_layer_types, _write_layer_types)
 _PERIOD = _flags(_read_period, _write_period)
 _FIRST = _flags(_read_first, _write_first)
@@ -381,6 +414,14 @@ LAYER_CODECS: Mapping[str, Codec] = {
         write=lambda flags, _: (None, ["attention" if flag else "mamba" for flag in flags]),
         types=("flags",),
         keys=("any", "any"),
+    ),
+    "offset_and_period": Codec(_read_offset, _write_offset, ("flags",), ("count", "int")),
+    "offset_and_period_of_experts": Codec(
+        _read_offset_of_experts,
+        _write_offset_of_experts,
+        ("flags",),
+        ("count", "int"),
+        needs={"n_experts": NUMBER},
     ),
     "no_layer": Codec(
         read=lambda _, values: (False,) * values["n_layers"],

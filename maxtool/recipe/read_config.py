@@ -137,7 +137,7 @@ class _Reader:
         """Values that the keys say, each with its name; else measures of the file."""
         some = False
         for source in way.sources:
-            raw = self._raw(source) if source.kind == "key" or not some else None
+            raw = self._raw(source, item) if source.kind == "key" or not some else None
             if raw is not None:
                 some = True
                 yield source.text, _meaning(item, way, source.text, raw)
@@ -184,7 +184,7 @@ class _Reader:
                 raise _Misfit(f"{said} with {first} = {short(value)} ({item.name})")
         return first, value
 
-    def _raw(self, source: Source) -> Any:  # noqa: ANN401
+    def _raw(self, source: Source, item: Field) -> Any:  # noqa: ANN401
         if source.kind in ("key", "read"):
             return self.keys.get(source.text)
         if source.kind == "write":
@@ -192,6 +192,8 @@ class _Reader:
         if source.kind == "length":
             value = self.keys.values.get(source.text)
             return len(value) if isinstance(value, list | np.ndarray) else None
+        if item.type == "flags" and source.kind == "present":
+            return self._layers_with(source.text)
         if source.kind in ("present", "absent"):
             return self._is_there(source.text) == (source.kind == "present")
         tensor = self.tensors.get(source.text)
@@ -204,6 +206,11 @@ class _Reader:
         if "{" not in name:
             return name in self.tensors
         return any(Pattern(name).match(tensor) is not None for tensor in self.tensors)
+
+    def _layers_with(self, name: str) -> list[bool]:
+        """Return for each layer whether it has a tensor of this name."""
+        layers, pattern = range(self.values["n_layers"]), Pattern(name)
+        return [pattern.name({"layer": layer}) in self.tensors for layer in layers]
 
     def _from_tensors(
         self, item: Field, way: Spelling, entries: list[tuple[str, Any]]

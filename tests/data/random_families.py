@@ -21,6 +21,7 @@ from tests.data.random_options import (
     Config,
     Draw,
     common,
+    heads,
     kinds,
     rope,
     usual,
@@ -644,6 +645,28 @@ def _falcon_mamba(draw: Draw) -> Config:
     return _mamba1(draw) | {"mixer_rms_eps": draw(EPS)}
 
 
+def _jamba(draw: Draw) -> Config:
+    config = quotient(common(draw) | heads(draw, explicit=False))
+    experts = draw(st.integers(1, 6))
+    # Transformers counts tokens by a layer with attention.
+    period = draw(st.integers(1, config["num_hidden_layers"]))
+    of_experts = draw(st.integers(1, 4))
+    return config | {
+        "attn_layer_period": period,
+        "attn_layer_offset": draw(st.integers(0, period - 1)),
+        "expert_layer_period": of_experts,
+        "expert_layer_offset": draw(st.integers(0, of_experts - 1)),
+        "num_experts": experts,
+        "num_experts_per_tok": draw(st.integers(1, experts)),
+        "mamba_d_state": draw(st.integers(1, 9)),
+        "mamba_d_conv": draw(st.integers(2, 5)),
+        "mamba_expand": draw(st.integers(1, 3)),
+        "mamba_dt_rank": draw(st.one_of(st.just("auto"), st.integers(1, 9))),
+        "mamba_conv_bias": draw(FLAGS),
+        "mamba_proj_bias": draw(FLAGS),
+    }
+
+
 def _falcon_h1(draw: Draw) -> Config:
     scales = st.floats(0.1, 2.0).map(lambda x: round(x, 3))
     names = ("lm_head", "embedding", "key", "attention_in", "attention_out", "ssm_in", "ssm_out")
@@ -713,6 +736,7 @@ FURTHER: Mapping[str, Callable[[Draw], Config]] = {
     "granitehybrid": _granitehybrid,
     "mamba": _mamba1,
     "falcon_mamba": _falcon_mamba,
+    "jamba": _jamba,
     "mamba2": _mamba2,
     "falcon_h1": _falcon_h1,
 }
@@ -782,6 +806,7 @@ FURTHER_GRANTED: Mapping[str, Config] = {
         | {"mamba_conv_bias": True, "mamba_proj_bias": False, "position_embedding_type": "nope"},
     ),
     **dict.fromkeys(("mamba", "mamba2"), SILU | STATES_GRANTED),
+    "jamba": SILU | {"mamba_conv_bias": True, "mamba_proj_bias": False},
     "falcon_mamba": SILU | STATES_GRANTED | {"mixer_rms_eps": 1e-6, "layer_norm_epsilon": 1e-6},
     "falcon_h1": SILU
     | {"mamba_conv_bias": True, "mamba_proj_bias": False, "projectors_bias": False}

@@ -46,6 +46,7 @@ VALUES: dict[str, Any] = {
     "state_heads": 6,
     "state_key_dim": 16,
     "n_labels": 3,
+    "n_experts": 4,
 }
 
 
@@ -59,6 +60,13 @@ def stepped() -> st.SearchStrategy[tuple[bool, ...]]:
     """Every n-th layer, from some layer on."""
     return st.tuples(st.integers(1, LAYERS), st.integers(0, LAYERS)).map(
         lambda of: tuple((i + 1) % of[0] == 0 and i >= of[1] for i in range(LAYERS))
+    )
+
+
+def offset() -> st.SearchStrategy[tuple[bool, ...]]:
+    """Every n-th layer, from one on that is less than n."""
+    return st.tuples(st.integers(1, LAYERS + 1), st.integers(0, LAYERS)).map(
+        lambda of: tuple(i % of[0] == of[1] % of[0] for i in range(LAYERS))
     )
 
 
@@ -113,6 +121,8 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "inner_width": SIZES,
     "step_rank": SIZES,
     "mamba_layers": FLAGS,
+    "offset_and_period": offset(),
+    "offset_and_period_of_experts": offset(),
     "no_layer": st.just((False,) * 6),
     "width_of_states": SIZES,
     "state_norm": st.sampled_from(["none", "before", "gated"]),
@@ -228,6 +238,24 @@ def test_layers_without_attention_by_their_kinds_and_by_a_period() -> None:
     with pytest.raises(Unspellable):
         CODECS["no_layer"].write((False, True), VALUES)
     assert (linear.read([None, 0], VALUES), recurrent.read([7, 4], VALUES)) == (0, 7)
+
+
+def test_layers_by_a_first_one_and_a_period() -> None:
+    layers, experts = CODECS["offset_and_period"], CODECS["offset_and_period_of_experts"]
+    assert layers.read([1, 3], VALUES) == experts.read([1, 3], VALUES) == (False, True, False) * 2
+    assert layers.read([1, None], VALUES) is None
+    assert layers.write((False,) * 6, VALUES) == (6, 7)
+    assert layers.write((False, False, True, False, False, False), VALUES) == (2, 7)
+    with pytest.raises(Undefined, match="3 is not below 3"):
+        layers.read([3, 3], VALUES)
+    with pytest.raises(Undefined, match="first of these layers is missing"):
+        layers.read([None, 3], VALUES)
+    with pytest.raises(Unspellable):
+        layers.write((False, False, True, False, True, False), VALUES)
+    alone = VALUES | {"n_experts": 1}
+    assert experts.read([1, 3], alone) == (False,) * 6
+    with pytest.raises(Unspellable):
+        experts.write((True,) * 6, alone)
 
 
 def test_widths_of_states() -> None:

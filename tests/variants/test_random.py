@@ -40,6 +40,7 @@ NEEDED = {
     "deepseek_v3": {"qk_rope_head_dim"},
     "dots1": {"n_routed_experts", "num_experts_per_tok"},
     "gpt_oss": {"rope_parameters"},
+    "jamba": {"attn_layer_offset", "expert_layer_offset"},
     "ministral3": {"rope_parameters"},
 }
 DECODERS = [family for family in RANDOM if family not in ENCODERS]

@@ -47,15 +47,19 @@ OTHERWISE = frozenset(
         *("block_auto_adjust_ff_dim", "intermediate_size"),
     )
 )
-# Likewise of one family: its multipliers are in the weights, and there may be no norm to be before.
+# Likewise of one family: its multipliers are in the weights, and there may be no norm to be before;
+# or layers that are not there would be the next ones.
 OTHERWISE_OF: Mapping[str, frozenset[str]] = {
+    "jamba": frozenset(
+        f"{kind}_layer_{key}" for kind in ("attn", "expert") for key in ("offset", "period")
+    ),
     "falcon_h1": frozenset(
         (
             *("mlp_multipliers", "ssm_multipliers", "lm_head_multiplier", "embedding_multiplier"),
             *("key_multiplier", "attention_in_multiplier", "attention_out_multiplier"),
             *("ssm_in_multiplier", "ssm_out_multiplier", "mamba_norm_before_gate"),
         )
-    )
+    ),
 }
 FACTORS = ("rope_factors", "rope_freqs")
 ROUNDING = 1.2e-7
