@@ -104,6 +104,27 @@ def test_what_is_not_said_follows(recipe: Recipe, folder: Path) -> None:
     assert from_gguf(recipe, folder, KEYS, x) == VALUES
 
 
+TOLD = """
+[config.told]
+type = "flags"
+optional = true
+gguf = { keys = [{ present = "blk.{layer}.gate" }] }
+"""
+
+
+def test_flags_say_which_layers_have_a_tensor(tmp_path: Path) -> None:
+    (tmp_path / "told.toml").write_text(RECIPE + TOLD)
+    recipe = load_recipe(str(tmp_path / "told.toml"))
+    for layers in ((1, 4), (), range(6)):
+        tensors = {f"blk.{layer}.gate": np.zeros(1, np.float32) for layer in layers}
+        found = from_gguf(recipe, tmp_path, KEYS, {"x": np.zeros(1, np.float32), **tensors})
+        expected = tuple(layer in layers for layer in range(6))
+        assert found["told"] == (None if all(expected) else expected)
+        assert written_keys(recipe, "gguf", found) == written_keys(
+            recipe, "gguf", VALUES | {"told": None}
+        )
+
+
 @pytest.mark.parametrize(
     ("config", "field", "value"),
     [
