@@ -27,6 +27,7 @@ from maxtool.graph import BufferType, DimLike, Tensor, TensorType, Weight, ops
 from maxtool.graph.ops.sampling import SETTINGS
 from maxtool.nn import Embedding, Linear, Module, ModuleList, tensor_parallel
 from maxtool.nn.tensor_parallel import Role
+from maxtool.runtime.loader.specs import BEHIND
 
 CPU_FORM = CacheLayout()
 # What the manifest calls the context that a scaling by length looks at. Beyond it longrope has one
@@ -169,7 +170,8 @@ class Decoder(Module[[Tensor], Tensor]):
         sizes = {name: size for name in names if (size := getattr(config, name)) is not None}
         if config.pooling is not None:
             named = {} if config.default_prompt is None else {"prompt": config.default_prompt}
-            return {**sizes, "pooling": config.pooling, "normalize": config.normalize, **named}
+            pools = {"pooling": config.pooling, "normalize": config.normalize, "padding": BEHIND}
+            return {**sizes, **pools, **named}
         windows = [config.window(layer) for layer in range(config.n_layers)]
         sizes |= {"windows": windows} if any(windows) else {}
         states = self.states()

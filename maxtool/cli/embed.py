@@ -11,7 +11,7 @@ from maxtool.cli.programs import TABLE, execute, with_options
 
 @with_options(TABLE.EMBEDDING)
 def embed(out: Output, folder: options.Artifact, **given: Any) -> None:  # noqa: ANN401
-    """Make a vector of each text with a compiled encoder."""
+    """Make a vector of each text with a compiled model."""
     from maxtool.runtime import loader
 
     execute(loader.parse_embedding, folder, TABLE.EMBEDDING, given, out)

@@ -96,6 +96,15 @@ def test_hidden_states_have_the_recorded_logits(name: str, tmp_path: Path) -> No
     assert error(actual, vectors(hidden, "last")) <= BOUND
 
 
+def test_padding_before_a_text_is_refused(tmp_path: Path) -> None:
+    model = compiled(embedding("tiny-qwen3", tmp_path / "it"), tmp_path / "out")
+    ids = recorded(DATA / "tiny-qwen3")["input_ids"]
+    for mask in ([0, 0, 1], [1, 0, 1]):
+        arrays = {"input_ids": ids[:, :3], "attention_mask": np.array([mask])}
+        with pytest.raises(DoesNotFit, match="padding before or within a text"):
+            model.run("embed", arrays)
+
+
 @pytest.mark.parametrize("pooling", thinned(POOLINGS, "mean"))
 def test_poolings(pooling: str, tmp_path: Path) -> None:
     model = compiled(embedding("tiny-qwen3", tmp_path / "it", pooling), tmp_path / "out")

@@ -10,7 +10,7 @@ import numpy as np
 from .errors import BadInput, DoesNotFit
 from .manifest import Manifest
 from .memory import Array, aligned
-from .specs import BITS, DTYPES, ArraySpec, EntrySpec, InputSpec
+from .specs import BEHIND, BITS, DTYPES, ArraySpec, EntrySpec, InputSpec
 
 
 def bind(
@@ -27,6 +27,7 @@ def bind(
     specs = (spec for spec in entry.inputs if spec.name in by_name)
     given = {spec.name: _checked(spec, by_name[spec.name]) for spec in specs}
     _check_values(manifest, given)
+    _check_padding(manifest, given)
     bound = {
         spec.name: given[spec.name] if spec.name in given else _filled(spec, dims)
         for spec in entry.inputs
@@ -90,6 +91,13 @@ def _check_values(manifest: Manifest, inputs: Mapping[str, Array]) -> None:
             if low < limit[0] or high > limit[1]:
                 what = f"{name} has values from {low} to {high}"
                 raise DoesNotFit(f"{what}; the model takes {limit[0]} to {limit[1]}")
+
+
+def _check_padding(manifest: Manifest, inputs: Mapping[str, Array]) -> None:
+    """Refuse padding before or within a text, where the model would read it as a part of that."""
+    mask = inputs.get("attention_mask")
+    if manifest.padding == BEHIND and mask is not None and (mask[:, 1:] > mask[:, :-1]).any():
+        raise DoesNotFit("attention_mask has padding before or within a text; it belongs behind")
 
 
 def _check_shape(spec: ArraySpec, shape: tuple[int, ...], dims: dict[str, int]) -> None:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from .errors import BadInput
 from .specs import (
+    BEHIND,
     DTYPES,
     MAX_BATCH,
     RECORDS,
@@ -221,13 +222,16 @@ class ManifestParser:
             raise self._wrong(f"'labels' is {self.labels!r:.80}")
 
     def _read_prompts(self, root: dict[str, Any]) -> None:
-        """Read what may be put before each text, by name, and the name of what usually is."""
+        """Read what is put before each text, by name, which usually is, and where padding is."""
         self.prompts: dict[str, str] = self._get(root, "prompts", (dict, type(None))) or {}
         self.prompt: str | None = self._get(root, "prompt", (str, type(None)))
+        self.padding: str | None = self._get(root, "padding", (str, type(None)))
         if not all(isinstance(text, str) for text in self.prompts.values()):
             raise self._wrong(f"'prompts' is {self.prompts!r:.80}")
         if self.prompt is not None and self.prompt not in self.prompts:
             raise self._wrong(f"'prompt' is {self.prompt!r:.80}, none of the prompts")
+        if self.padding not in (None, BEHIND):
+            raise self._wrong(f"'padding' is {self.padding!r:.80}")
 
     def _read_tokenizer(self, item: dict[str, Any]) -> None:
         self.tokenizer_file = self._file(self._get(item, "file", str))

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+# Where a model takes padding that is nowhere else to be, as nothing hides it from what follows.
+BEHIND = "behind"
 # What a model does by itself; one without a task has functions of arrays, and no state.
 GENERATE, EMBED, IMAGE, TRANSCRIBE = "generate", "embed", "image", "transcribe"
 # The entry of a model of images or texts that has classes; its other one is ``EMBED``.
