@@ -187,6 +187,8 @@ RESIZED: list[dict[str, Any]] = [
 @pytest.mark.parametrize("options", RESIZED)
 @pytest.mark.parametrize("scales", [(0.6, 0.3), (1.7, 2.0), (0.45, 3.5)])
 def test_resizing(options: dict[str, Any], scales: tuple[float, float]) -> None:
+    if options.get("coordinates") == "pytorch_half_pixel":
+        scales = scales[0], max(scales[1], 0.5)  # of one element the reference is not the standard
     x = rng.standard_normal((2, 7, 6, 3)).astype("f4")
     sizes = [int(scale * size) for scale, size in zip(scales, (7, 6), strict=True)]
     crops = options.get("coordinates") == "tf_crop_and_resize"
@@ -210,6 +212,16 @@ def test_resizing(options: dict[str, Any], scales: tuple[float, float]) -> None:
         extrapolation_value=options.get("extrapolation", 0.0),
     )
     np.testing.assert_allclose(first(exact), wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic", "nearest"])
+def test_one_element_of_pytorch_half_pixel_is_the_first(mode: str) -> None:
+    """Begin where ONNX's text says, and onnxruntime: its reference evaluator begins elsewhere."""
+    x = rng.standard_normal((2, 7, 6, 3)).astype("f4")
+    resized = ops.resize(
+        Tensor(x), [1, 1], (1, 2), scales=[0.2, 0.3], mode=mode, coordinates="pytorch_half_pixel"
+    )
+    np.testing.assert_allclose(resized.to_numpy(), x[:, :1, :1], rtol=1e-6)
 
 
 OPEN = [one for one in RESIZED if "antialias" not in one and "extrapolation" not in one]
