@@ -73,7 +73,7 @@ def padded(ids: Array) -> Mapping[str, Array]:
 
 
 def vectors(hidden: Array, pooling: str) -> Array:
-    """What NumPy makes of hidden states, of all tokens and of the first 5; scaled to length 1."""
+    """Vectors that NumPy makes of hidden states, of all tokens and of the first 5, of length 1."""
     parts = hidden[0], hidden[0, :5]
     pools = {"last": lambda x: x[-1], "cls": lambda x: x[0]}
     pools |= {"mean": lambda x: x.mean(0), "max": lambda x: x.max(0)}
