@@ -23,10 +23,10 @@ POSITIVE = (
     " sliding_window attention_scale attention_softcap logits_softcap embed_scale residual_scale"
     " logits_scale qkv_clip temperature temperature_context n_experts n_experts_used expert_size"
     " expert_groups expert_groups_used expert_scale swiglu_limit swiglu_alpha"
-    " shared_expert_size conv_taps state_heads state_key_heads state_key_dim state_value_dim"
-    " source_positions embed_size expert_group_best latent_size query_latent_size plain_dim"
-    " value_dim attention_in_scale key_scale attention_out_scale mixer_in_scale mixer_out_scale"
-    " max_length step_rank"
+    " shared_expert_size expert_latent_size conv_taps state_heads state_key_heads state_key_dim"
+    " state_value_dim source_positions embed_size expert_group_best latent_size query_latent_size"
+    " plain_dim value_dim attention_in_scale key_scale attention_out_scale mixer_in_scale"
+    " mixer_out_scale max_length step_rank"
 )
 # Sizes of attention, which are needed where a layer has it.
 ATTENTION = ("n_heads", "n_kv_heads", "head_dim")
@@ -38,6 +38,7 @@ NOT_NEGATIVE = (
 # Each layer costs time when a model is only planned.
 MAXIMA = {"context_length": MAX_POSITIONS, "n_layers": 10_000}
 
+ACTS = ("silu", "gelu", "gelu_tanh", "relu", "relu2", "quick_gelu")
 CHOICES: dict[str, tuple[str, ...]] = {
     "norm": ("rms", "layer"),
     "block": ("pre", "post", "after", "sandwich", "parallel", "parallel_shared", "single"),
@@ -45,7 +46,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "qk_norm_type": ("rms", "layer"),
     "mlp": ("gated", "plain"),
     "expert_scores": ("softmax", "sigmoid"),
-    "hidden_act": ("silu", "gelu", "gelu_tanh", "relu", "relu2", "quick_gelu"),
+    "hidden_act": ACTS,
+    "state_act": ACTS,
     "mixer": ("convolution", "delta", "mamba", "selective"),
     "state_norm": ("gated", "before", "none"),
     "scan_norm": ("none", "plain", "rms"),
@@ -64,6 +66,7 @@ MEANINGLESS_WITHOUT = {
     "expert_size": "n_experts",
     "expert_layers": "n_experts",
     "shared_expert_size": "n_experts",
+    "expert_latent_size": "n_experts",
     "swiglu_limit": "swiglu_alpha",
     "swiglu_alpha": "swiglu_limit",
     "query_latent_size": "latent_size",
@@ -144,6 +147,8 @@ def _scales(config: DecoderConfig) -> Iterator[str]:
         yield "mlp_scales are for gated MLPs alone, and not for experts"
     if config.state_scales is not None and config.mixer != "mamba":
         yield f"state_scales with mixer {config.mixer!r}: they are for state spaces alone"
+    if config.state_act is not None and config.mixer not in ("delta", "mamba"):
+        yield f"state_act {config.state_act!r} with mixer {config.mixer!r}, which has no states"
     if config.state_norm != "gated" and config.mixer != "mamba":
         yield f"state_norm {config.state_norm!r} is for state spaces alone"
 

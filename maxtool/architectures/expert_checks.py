@@ -15,8 +15,8 @@ def _experts(config: DecoderConfig) -> Iterator[str]:
         return
     if config.n_experts_used is not None and config.n_experts_used > config.n_experts:
         yield f"n_experts_used {config.n_experts_used} is more than n_experts {config.n_experts}"
-    if config.mlp != "gated":
-        yield f"mlp {config.mlp!r} with experts: theirs are gated"
+    if config.mlp != "gated" and config.swiglu_limit is not None:
+        yield f"swiglu_limit with mlp {config.mlp!r}: it is for gated experts alone"
 
 
 def _groups(config: DecoderConfig) -> Iterator[str]:

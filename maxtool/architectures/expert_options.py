@@ -14,6 +14,8 @@ class ExpertOptions(DecoderSizes):
     n_experts: int | None = None  # how many experts take the place of the MLP; None for no experts
     n_experts_used: int | None = None  # how many of them each token goes through
     expert_size: int | None = None  # width inside an expert; ``intermediate_size`` when None
+    # Width to which tokens are brought before experts, and from which behind them; None for none.
+    expert_latent_size: int | None = None
     norm_topk: bool = True  # whether the weights of the experts that are used add up to 1
     expert_sum_eps: float = 0.0  # with that, what is added to the sum that they are divided by
     expert_layers: tuple[bool, ...] | None = None  # which layers have experts; all when None

@@ -1,10 +1,10 @@
-"""A mixture of experts: a router sends each token through a few of many gated MLPs."""
+"""A mixture of experts: a router sends each token through a few of many MLPs."""
 
 from __future__ import annotations
 
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.expert_routing import route
-from maxtool.architectures.mlp import ACTIVATIONS, GatedMLP
+from maxtool.architectures.mlp import ACTIVATIONS, MLPS
 from maxtool.dtype import DType
 from maxtool.graph import ShardingStrategy, Tensor, Weight, ops
 from maxtool.nn import Linear, Module, parallel, tensor_parallel
@@ -55,7 +55,8 @@ class MixtureOfExperts(Module[[Tensor], Tensor]):
 
     The router gives each expert a share of a token; the token goes through those with the largest
     shares, and what they make of it is added up by share (Shazeer et al. 2017). There may be an MLP
-    besides that each token goes through.
+    besides that each token goes through. Experts have a gate where MLPs have, and may work in a
+    narrower space than the layer, with a projection before and behind.
     """
 
     def __init__(self, config: DecoderConfig, dtype: DType) -> None:
@@ -69,9 +70,14 @@ class MixtureOfExperts(Module[[Tensor], Tensor]):
         self.correction = (
             Weight("correction", DType.float32, (count,)) if config.expert_correction else None
         )
-        self.gate = experts(hidden, inner, Role.OUTPUTS)
-        self.up = experts(hidden, inner, Role.OUTPUTS)
-        self.down = experts(inner, hidden, Role.INPUTS)
+        width = config.expert_latent_size or hidden
+        self.gate = experts(width, inner, Role.OUTPUTS) if config.mlp == "gated" else None
+        self.up = experts(width, inner, Role.OUTPUTS)
+        self.down = experts(inner, width, Role.INPUTS)
+        self.narrow = self.widen = None
+        if config.expert_latent_size is not None:
+            self.narrow = Linear(hidden, width, dtype, has_bias=config.mlp_bias)
+            self.widen = Linear(width, hidden, dtype, has_bias=config.mlp_bias)
         self.shared = SharedExpert(config, dtype) if config.shared_expert_size else None
         self.config = config
 
@@ -80,10 +86,17 @@ class MixtureOfExperts(Module[[Tensor], Tensor]):
         correction = self.correction
         local = None if correction is None else parallel.local(correction, x.device)
         shares, chosen = route(self.router(x), local, self.config)
-        inner = self._activated(self.gate(x, chosen), self.up(x, chosen))
+        inner = self._inner(x if self.narrow is None else self.narrow(x), chosen)
         mixed = ops.weighted_sum(self.down(inner, chosen), shares)
         mixed = tensor_parallel.summed(mixed, self.down.weight)
+        mixed = mixed if self.widen is None else self.widen(mixed)
         return mixed if self.shared is None else mixed + self.shared(x)
+
+    def _inner(self, x: Tensor, chosen: Tensor) -> Tensor:
+        up = self.up(x, chosen)
+        if self.gate is None:
+            return ACTIVATIONS[self.config.hidden_act](up)
+        return self._activated(self.gate(x, chosen), up)
 
     def _activated(self, gate: Tensor, up: Tensor) -> Tensor:
         limit, alpha = self.config.swiglu_limit, self.config.swiglu_alpha
@@ -98,7 +111,7 @@ class SharedExpert(Module[[Tensor], Tensor]):
 
     def __init__(self, config: DecoderConfig, dtype: DType) -> None:
         hidden, inner = config.hidden_size, config.shared_expert_size or 0
-        self.mlp = GatedMLP(hidden, inner, config.hidden_act, dtype, config.mlp_bias)
+        self.mlp = MLPS[config.mlp](hidden, inner, config.hidden_act, dtype, config.mlp_bias)
         self.share = Linear(hidden, 1, dtype) if config.shared_expert_gate else None
 
     def forward(self, x: Tensor) -> Tensor:

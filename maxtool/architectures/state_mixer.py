@@ -38,7 +38,7 @@ class StateMixer(CachedModule):
         self.rate = Weight("rate", DType.float32, (self.heads,))
         self.step_bias = Weight("step_bias", DType.float32, (self.heads,))
         self.out = Linear(self.width, hidden, dtype, has_bias=has_bias)
-        self.activation = ACTIVATIONS[config.hidden_act]
+        self.activation = ACTIVATIONS[config.state_act or config.hidden_act]
         self.form = form
 
     def state(self) -> LayerState:

@@ -22,6 +22,10 @@ Array: TypeAlias = np.ndarray[Any, Any]
 PACKAGES = ("torch", "transformers")
 INSTALL = "pip install 'maxtool[transformers]'"
 GENERATE = "generate"
+# Of these transformers counts the positions of every call from 0 unless it is told them.
+UNCOUNTED = ("bamba",)
+# Of these it bounds steps by what they were drawn from, and not as the published code does.
+BOUNDED = ("nemotron_h",)
 LEAST_NORM = 1e-12
 """The length below which a vector is not scaled to length 1."""
 
@@ -90,6 +94,7 @@ class OriginalModel:
         options = {} if state is None else cached
         with torch.inference_mode():
             tensors = {name: torch.from_numpy(array) for name, array in inputs.items()}
+            options |= positions(self._model, cached[name], inputs["input_ids"].shape[1])
             outputs = self._model(**tensors, **options)
         if state is not None:
             state[name] = outputs[name]
@@ -109,6 +114,16 @@ def cache_name(model: Any) -> str:  # noqa: ANN401 - of transformers, which has 
     """The name of what a model keeps of a text, in its inputs and its outputs."""
     parameters = inspect.signature(model.forward).parameters
     return "cache_params" if "cache_params" in parameters else "past_key_values"
+
+
+def positions(model: Any, cache: Any, length: int) -> dict[str, Any]:  # noqa: ANN401 - likewise
+    """The positions of ``length`` tokens, for a model that does not count them."""
+    import torch
+
+    if model.config.model_type not in UNCOUNTED:
+        return {}
+    first = 0 if cache is None else cache.get_seq_length()
+    return {"position_ids": torch.arange(first, first + length)[None]}
 
 
 POOLINGS: Mapping[str, Callable[[Array, Array], Array]] = {
@@ -138,7 +153,17 @@ def load_model(name: str, checkpoint: Checkpoint, **options: Any) -> Any:  # noq
     import torch
     import transformers
 
-    return _loaded(getattr(transformers, name), checkpoint, dtype=torch.float32, **options).eval()
+    model = _loaded(getattr(transformers, name), checkpoint, dtype=torch.float32, **options).eval()
+    if model.config.model_type in BOUNDED:
+        _take_bounds(model)
+    return model
+
+
+def _take_bounds(model: Any) -> None:  # noqa: ANN401 - of transformers, which has no types
+    """Give the steps of state spaces the bounds that the configuration says."""
+    for module in model.modules():
+        if hasattr(module, "time_step_limit"):
+            module.time_step_limit = tuple(model.config.time_step_limit)
 
 
 def call_model(model: Any, inputs: Mapping[str, Array], **options: Any) -> dict[str, Array]:  # noqa: ANN401

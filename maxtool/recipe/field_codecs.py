@@ -138,6 +138,15 @@ def _read_share(raws: Raws, values: Values) -> Any:  # noqa: ANN401
     return rotated if share is None else int(share * values["head_dim"])
 
 
+def _read_both_shares(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Read the share of a head that is rotated, which the number of elements must agree with."""
+    told, share = raws
+    rotated = int(share * values["head_dim"])
+    if told is not None and told != rotated:
+        raise Undefined(f"{short(told)} rotated elements of a head, where its share says {rotated}")
+    return rotated
+
+
 # --- LFM2 ----------------------------------------------------------------------------------------
 
 MOST_WIDTH = 1 << 31
@@ -164,14 +173,18 @@ def _read_heads(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
         return counts
     several = {short(count): count for count in counts if count != 0}
     if len(several) > 1:
-        raise Undefined(f"layers have {short(counts)} heads of keys, of which one number is read")
+        raise Undefined(f"{short(counts)} are several numbers for layers, of which one is read")
     return next(iter(several.values()), None)
 
 
-def _write_heads(value: int, values: Values) -> Raws:
-    """Write the number of each layer, 0 for those without attention."""
-    flags = values["attention_layers"] or (True,) * values["n_layers"]
-    return ([value if flag else 0 for flag in flags],)
+def _in_layers(flags: str) -> Codec:
+    """A number that some layers have, kept as a list with 0 for the others, by their flags."""
+
+    def write(value: int, values: Values) -> Raws:
+        listed = values[flags] or (True,) * values["n_layers"]
+        return ([value if flag else 0 for flag in listed],)
+
+    return Codec(_read_heads, write, ("int",), needs={"n_layers": NUMBER}, writes_with=(flags,))
 
 
 # --- states of fixed size ------------------------------------------------------------------------
@@ -373,6 +386,13 @@ FIELD_CODECS: Mapping[str, Codec] = {
         keys=("float", "int"),
         needs={"head_dim": NUMBER},
     ),
+    "rotary_dim_and_share": Codec(
+        read=_read_both_shares,
+        write=lambda value, values: (value, value / values["head_dim"]),
+        types=("int",),
+        keys=("int", "float"),
+        needs={"head_dim": NUMBER},
+    ),
     "mup_embedding": Codec(
         read=lambda raws, values: values["hidden_size"] ** 0.5 if raws[0] else 1.0,
         write=_write_mup,
@@ -386,13 +406,8 @@ FIELD_CODECS: Mapping[str, Codec] = {
         types=("int",),
         keys=("bool", "float", "int", "any", "any"),
     ),
-    "heads_of_layers": Codec(
-        read=_read_heads,
-        write=_write_heads,
-        types=("int",),
-        needs={"n_layers": NUMBER},
-        writes_with=("attention_layers",),
-    ),
+    "heads_of_layers": _in_layers("attention_layers"),
+    "widths_of_layers": _in_layers("mlp_layers"),
     "paired_mscale": Codec(
         # Transformers takes no notice of it without the other factor.
         read=lambda raws, values: raws[0] if values["rope_mscale_all_dim"] else None,

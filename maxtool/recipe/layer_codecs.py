@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from maxtool.recipe.codec_type import (
@@ -305,6 +305,72 @@ def _read_mamba(raws: Raws, values: Values) -> Any:  # noqa: ANN401
     return (False,) * values["n_layers"] if flags is None else flags
 
 
+# The kinds of layers of one part each, as names and as letters of a pattern.
+PARTS = {"linear_attention": "M", "mamba": "M", "full_attention": "*", "attention": "*"}
+PARTS |= {"mlp": "-", "moe": "E"}
+DENSE = ("attention_layers", "mlp_layers")
+
+
+def _in_pattern(kinds: str, fields: tuple[str, ...] = DENSE) -> Codec:
+    """Flags of the layers that are of some kinds, of a pattern of letters or a list of names.
+
+    ``fields`` are the flags that say all kinds of layers there may be.
+    """
+
+    def read(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
+        pattern, listed = (_letters(raw) for raw in raws)
+        if None not in (pattern, listed) and pattern != listed:
+            raise Undefined(f"the kinds of layers are both {short(raws[0])} and {short(raws[1])}")
+        found = listed if pattern is None else pattern
+        if fields == DENSE and "E" in (found or ()):
+            raise Undefined("there are layers of experts, and no tensors of any")
+        return None if found is None else tuple(kind in kinds for kind in found)
+
+    def write(flags: Flags, values: Values) -> Raws:
+        letters = list(_kinds_of_layers({field: values[field] for field in ("n_layers", *fields)}))
+        if tuple(kind in kinds for kind in letters) != flags:
+            raise Unspellable
+        return "".join(letters), None
+
+    return Codec(
+        read=read,
+        write=write,
+        types=("flags",),
+        keys=("any", "any"),
+        needs={"n_layers": NUMBER},
+        writes_with=fields,
+    )
+
+
+def _letters(raw: Any) -> list[str] | None:  # noqa: ANN401
+    """The letters of the kinds of layers."""
+    if raw is None:
+        return None
+    if not isinstance(raw, str | list | tuple):
+        raise Undefined(f"{short(raw)} are no kinds of layers")
+    letters = [PARTS.get(kind, kind) if isinstance(kind, str) else kind for kind in raw]
+    for letter in letters:
+        if letter not in PARTS.values():
+            raise Undefined(f"{short(letter)} is no kind of layer: {', '.join(PARTS)}")
+    return letters
+
+
+def _kinds_of_layers(values: Values) -> Iterator[str]:
+    """Yield the letter of each layer."""
+    layers = values["n_layers"]
+    attends = values["attention_layers"] or (True,) * layers
+    widens = values["mlp_layers"] or (True,) * layers
+    chooses = values.get("expert_layers") or (False,) * layers
+    for layer in range(layers):
+        wide = "E" if chooses[layer] else "-"
+        yield "*" if attends[layer] else wide if widens[layer] else "M"
+
+
+def _read_by_number(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Read the numbers of the layers that have something; without a list, none has."""
+    return _read_mamba([raws[0], None], values)
+
+
 def _write_none(flags: Flags, _values: Values) -> Raws:
     if any(flags):
         raise Unspellable
@@ -336,13 +402,19 @@ def _read_computed(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
 
 
 def _read_with_heads(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
-    """Read the layers with keys from how many heads of them each has."""
+    """Read the layers that have something from how much of it each has."""
     (counts,) = raws
     return [count != 0 for count in counts] if isinstance(counts, list | tuple) else None
 
 
-def _write_with_heads(flags: Flags, values: Values) -> Raws:
-    return ([values["n_kv_heads"] if flag else 0 for flag in flags],)
+def _with_sizes(field: str) -> Codec:
+    """Flags of the layers that have something, kept as its size in each layer."""
+    return Codec(
+        read=_read_with_heads,
+        write=lambda flags, values: ([values[field] if flag else 0 for flag in flags],),
+        types=("flags",),
+        needs={field: NUMBER},
+    )
 
 
 def _read_offset(raws: Raws, values: Values) -> Any:  # noqa: ANN401
@@ -423,6 +495,16 @@ LAYER_CODECS: Mapping[str, Codec] = {
         ("count", "int"),
         needs={"n_experts": NUMBER},
     ),
+    "layers_by_number": Codec(
+        read=_read_by_number,
+        write=lambda flags, _: ([layer for layer, flag in enumerate(flags) if flag],),
+        types=("flags",),
+    ),
+    "attention_in_pattern": _in_pattern("*"),
+    "mlp_in_pattern": _in_pattern("-"),
+    "attention_beside_experts": _in_pattern("*", (*DENSE, "expert_layers")),
+    "mlp_or_experts_in_pattern": _in_pattern("-E", (*DENSE, "expert_layers")),
+    "experts_in_pattern": _in_pattern("E", (*DENSE, "expert_layers")),
     "no_layer": Codec(
         read=lambda _, values: (False,) * values["n_layers"],
         write=_write_none,
@@ -448,9 +530,9 @@ LAYER_CODECS: Mapping[str, Codec] = {
         types=("int",),
         keys=("int", "count"),
     ),
-    "layers_with_heads": Codec(
-        _read_with_heads, _write_with_heads, ("flags",), needs={"n_kv_heads": NUMBER}
-    ),
+    "layers_with_heads": _with_sizes("n_kv_heads"),
+    "layers_with_experts": _with_sizes("expert_size"),
+    "layers_with_width": _with_sizes("intermediate_size"),
     "from_layer": _FIRST,
     "gpt_neo_windows": Codec(_read_gpt_neo, _write_gpt_neo, ("flags",), ("any", "any")),
     "layer_types_or_behind_first": Codec(

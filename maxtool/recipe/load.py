@@ -15,6 +15,7 @@ from maxtool.recipe import validate
 from maxtool.recipe.brackets import written_out
 from maxtool.recipe.extend import EXTENDS, bases, extended
 from maxtool.recipe.keys import Keys
+from maxtool.recipe.name_patterns import is_among
 from maxtool.recipe.parse import matches, parse
 from maxtool.recipe.problems import Problems, Table
 from maxtool.recipe.recipe_files import RECIPE_SUFFIX, recipe_file, recipe_names
@@ -146,7 +147,8 @@ def _holds(required: Source, keys: Keys, tensors: Mapping[str, TensorInfo]) -> b
         return keys.get(required.text) not in (None, 0)
     if required.kind == "blocks":
         return required.text in tensors and tensors[required.text].encoding is not None
-    return (required.text in tensors) == (required.kind == "present")
+    is_there = is_among(required.text, tensors) or keys.get(required.text) is not None
+    return is_there == (required.kind == "present")
 
 
 def _unknown(checkpoint: Checkpoint, keys: Keys, recipes: list[str]) -> UnknownArchitecture:

@@ -131,3 +131,11 @@ def _spelled(renames: Sequence[Rename], name: str) -> str:
     for rename in renames:
         name = rename.apply(name)
     return name
+
+
+def is_among(name: str, names: Iterable[str]) -> bool:
+    """Return whether a name is one of others, in any layer where it has ``{layer}``."""
+    if "{" not in name:
+        return name in names
+    pattern = Pattern(name)
+    return any(pattern.match(other) is not None for other in names)

@@ -17,7 +17,7 @@ from maxtool.recipe.expressions import Undefined, evaluate, same
 from maxtool.recipe.fieldtypes import NEEDS, TYPES, typed
 from maxtool.recipe.keys import Keys, short, supported
 from maxtool.recipe.layer_codecs import MAX_LAYERS
-from maxtool.recipe.name_patterns import Pattern, renamed
+from maxtool.recipe.name_patterns import Pattern, is_among, renamed
 from maxtool.recipe.schema import Field, Recipe, Source, Spelling
 from maxtool.weights import Checkpoint, TensorInfo
 from maxtool.weights.quantization_config import QUANTIZATION
@@ -195,17 +195,11 @@ class _Reader:
         if item.type == "flags" and source.kind == "present":
             return self._layers_with(source.text)
         if source.kind in ("present", "absent"):
-            return self._is_there(source.text) == (source.kind == "present")
+            return is_among(source.text, self.tensors) == (source.kind == "present")
         tensor = self.tensors.get(source.text)
         if source.kind == "rows":
             return tensor.shape[0] if tensor is not None and tensor.shape else None
         return tensor is not None and tensor.encoding is not None
-
-    def _is_there(self, name: str) -> bool:
-        """Return whether there is a tensor of this name, in any layer where it has ``{layer}``."""
-        if "{" not in name:
-            return name in self.tensors
-        return any(Pattern(name).match(tensor) is not None for tensor in self.tensors)
 
     def _layers_with(self, name: str) -> list[bool]:
         """Return for each layer whether it has a tensor of this name."""

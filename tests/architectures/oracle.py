@@ -117,12 +117,23 @@ class Oracle:
             share, chosen = self._routed(self._linear(f"{at}mlp.router", row), at)
             total = share[chosen].sum() + self.c.expert_sum_eps if self.c.norm_topk else 1.0
             for one in chosen:
-                inner = self._gated(
-                    self._expert(at, "gate", one, row), self._expert(at, "up", one, row)
-                )
-                made = self._expert(at, "down", one, inner)
-                out[token] += self.c.expert_scale * share[one] / total * made
+                made = self._expert(at, "down", one, self._inside(at, one, self._narrow(at, row)))
+                made = self._widened(at, self.c.expert_scale * share[one] / total * made)
+                out[token] += made
+            out[token] += self.w.get(f"{at}mlp.widen.bias", 0)
         return out + self._shared(at, x) if self.c.shared_expert_size else out
+
+    def _narrow(self, at: str, x: Array) -> Array:
+        return self._linear(f"{at}mlp.narrow", x) if self.c.expert_latent_size else x
+
+    def _widened(self, at: str, x: Array) -> Array:
+        return self.w[f"{at}mlp.widen.weight"] @ x if self.c.expert_latent_size else x
+
+    def _inside(self, at: str, one: int, x: Array) -> Array:
+        up = self._expert(at, "up", one, x)
+        if self.c.mlp == "plain":
+            return ACTIVATIONS[self.c.hidden_act](up)
+        return self._gated(self._expert(at, "gate", one, x), up)
 
     def _expert(self, at: str, name: str, one: int, x: Array) -> Array:
         bias = self.w.get(f"{at}mlp.{name}.bias")
@@ -138,7 +149,8 @@ class Oracle:
     def _shared(self, at: str, x: Array) -> Array:
         at += "mlp.shared."
         act = ACTIVATIONS[self.c.hidden_act]
-        inner = act(self._linear(f"{at}mlp.gate", x)) * self._linear(f"{at}mlp.up", x)
+        up = self._linear(f"{at}mlp.up", x)
+        inner = act(self._linear(f"{at}mlp.gate", x)) * up if self.c.mlp == "gated" else act(up)
         result = self._linear(f"{at}mlp.down", inner)
         if self.c.shared_expert_gate:
             result = result / (1 + np.exp(-self._linear(f"{at}share", x)))
@@ -313,7 +325,7 @@ class Oracle:
 
     def _taken(self, name: str, x: Array, scale: float = 1.0) -> Array:
         """A projection behind its convolution and the activation."""
-        act = ACTIVATIONS[self.c.hidden_act]
+        act = ACTIVATIONS[self.c.state_act or self.c.hidden_act]
         return act(self._over_time(f"{name}_conv", self._linear(name, x) * scale))
 
     def _over_time(self, name: str, x: Array) -> Array:

@@ -119,8 +119,8 @@ def test_what_a_scaling_needs(changes: dict[str, Any], found: list[str]) -> None
             "n_experts_used 3 is more than n_experts 2",
         ),
         (
-            {"n_experts": 2, "n_experts_used": 1, "mlp": "plain"},
-            "mlp 'plain' with experts: theirs are gated",
+            {"n_experts": 2, "n_experts_used": 1, "mlp": "plain", "swiglu_limit": 7.0},
+            "swiglu_limit with mlp 'plain': it is for gated experts alone",
         ),
     ],
 )

@@ -52,8 +52,30 @@ KINDS: dict[str, dict[str, Any]] = {
         **DELTA,
         "mixer": "mamba",
         "block": "single",
+        "mlp": "plain",
+        "hidden_act": "relu2",
+        "state_act": "relu",
         "attention_layers": (True, False, False),
         "mlp_layers": (False, False, True),
+    },
+    "layers of one part, of experts too": {
+        **DELTA,
+        "mixer": "mamba",
+        "block": "single",
+        "mlp": "plain",
+        "mlp_bias": True,
+        "position": "none",
+        "attention_layers": (True, False, False),
+        "mlp_layers": (False, True, True),
+        "n_experts": 4,
+        "n_experts_used": 2,
+        "expert_layers": (False, False, True),
+        "expert_size": 5,
+        "expert_latent_size": 6,
+        "expert_scores": "sigmoid",
+        "expert_correction": True,
+        "expert_scale": 1.5,
+        "shared_expert_size": 7,
     },
     "state spaces alone": {
         **DELTA,
@@ -104,7 +126,11 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 # Compiled as others are.
 ALIKE = ("delta nets, heads of keys for each", "state spaces with biases", "state spaces alone")
-ALIKE += ("norms before gates", "selective state spaces, norms with weights")
+ALIKE += (
+    "norms before gates",
+    "selective state spaces, norms with weights",
+    "layers of one part, of experts too",
+)
 TEXTS = np.random.default_rng(1).integers(0, 11, (2, 13))
 
 
@@ -187,6 +213,8 @@ SINGLE = KINDS["layers of one part"]
         ({"mlp_scales": (1.0, -1.0)}, "mlp_scales has a multiplier"),
         ({"mlp_scales": (1.0, 2.0), "mlp": "plain"}, "mlp_scales are for gated MLPs alone"),
         ({**DELTA, "state_scales": (1.0,) * 5}, "state_scales with mixer 'delta'"),
+        ({"state_act": "silu"}, "state_act 'silu' with mixer 'convolution', which has no states"),
+        ({**DELTA, "state_act": "tanh"}, "state_act 'tanh': supported are"),
         ({**DELTA, "state_norm": "none"}, "state_norm 'none' is for state spaces alone"),
         ({**DELTA, "scan_norm": "rms"}, "scan_norm 'rms' with mixer 'delta'"),
         ({**DELTA, "step_rank": 3}, "step_rank 3 with mixer 'delta'"),

@@ -233,7 +233,12 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
     kv_heads, dim = draw(st.integers(1, 3)), draw(st.integers(1, 5))
     layers = st.one_of(st.none(), st.tuples(*[st.booleans()] * 3))
     chosen = {name: draw(st.sampled_from(known)) for name, known in CHOICES.items()}
-    chosen |= {"rope_scaling": "none", "state_norm": "gated"}
+    chosen |= {
+        "rope_scaling": "none",
+        "state_norm": "gated",
+        "scan_norm": "none",
+        "state_act": None,
+    }
     if (
         chosen["block"] == "single"
     ):  # tests/architectures/test_layer_state.py has layers of one part

@@ -466,6 +466,9 @@ def sayable(model_type: str, config: Config) -> Config:
         config |= {"num_heads": 2 * config["num_heads"], "expand": 2}
     if model_type in ("mamba", "falcon_mamba"):  # the same of these
         config |= {"intermediate_size": 2 * config["hidden_size"], "expand": 2}
+    if model_type == "nemotron_h_moe":  # it knows no other MLPs where there are experts
+        kinds = config["layers_block_type"]
+        config["layers_block_type"] = ["moe" if kind == "mlp" else kind for kind in kinds]
     if model_type == "phi":
         config["intermediate_size"] = 4 * config["hidden_size"]
         config["num_key_value_heads"] = config["num_attention_heads"]
@@ -500,9 +503,27 @@ def _published_modernbert(older: Config, tables: Config) -> Config:
     }
 
 
+# What transformers writes of experts where Nemotron-H has none, and of tokens further on.
+UNUSED = ("n_routed_experts", "n_shared_experts", "num_experts_per_tok", "moe_intermediate_size")
+UNUSED += ("moe_shared_expert_intermediate_size", "moe_shared_expert_overlap", "norm_topk_prob")
+UNUSED += ("moe_latent_size", "routed_scaling_factor", "n_group", "topk_group")
+UNUSED += ("num_nextn_predict_layers", "mtp_layers_block_type")
+LETTERS = {"linear_attention": "M", "full_attention": "*", "mlp": "-", "moe": "E"}
+
+
+def _published_nemotron_h(older: Config) -> Config:
+    pattern = "".join(LETTERS[kind] for kind in older["layers_block_type"])
+    unused = () if "E" in pattern else UNUSED
+    kept = {key: value for key, value in older.items() if key not in unused}
+    kept.pop("layers_block_type")
+    return kept | {"hybrid_override_pattern": pattern, "num_hidden_layers": len(pattern)}
+
+
 def published(newer: Config) -> Config:
     """The same configuration in the keys of transformers 4, as most checkpoints have it."""
     older = dict(newer)
+    if "layers_block_type" in older and older["model_type"] == "nemotron_h":
+        return _published_nemotron_h(older)
     if older["model_type"] in NEWER_ALONE:
         return older
     table = dict(older.pop("rope_parameters", None) or {})
@@ -518,6 +539,9 @@ def published(newer: Config) -> Config:
         theta, share = table.pop("rope_theta"), table.pop("partial_rotary_factor", None)
         neox = older["model_type"] == "gpt_neox"
         older["rotary_emb_base" if neox else "rope_theta"] = theta
+        if older["model_type"] == "bamba":  # transformers takes it for granted
+            share = 0.5
+            older["attn_rotary_emb"] = older["hidden_size"] // older["num_attention_heads"] // 2
         if share is not None:
             older["rotary_pct" if neox else "partial_rotary_factor"] = share
         kind = table.pop("rope_type")

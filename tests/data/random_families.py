@@ -682,6 +682,60 @@ def _falcon_h1(draw: Draw) -> Config:
     return config | {f"{name}_multiplier": draw(scales) for name in names}
 
 
+def _bamba(draw: Draw) -> Config:
+    config = usual(draw, attention_bias=FLAGS, mlp_bias=FLAGS)
+    config = quotient(config | {"head_dim": 2 * config["head_dim"]})  # half of it is even
+    config = _mamba(draw, partial(draw, config))
+    layers = max(2, config["num_hidden_layers"])
+    # Transformers counts positions by a layer with attention, and GGUF has another form without.
+    listed = draw(st.sets(st.integers(0, layers - 1), min_size=1, max_size=layers - 1))
+    dim = config["hidden_size"] // config["num_attention_heads"]
+    rotated = int(dim * config["rope_parameters"]["partial_rotary_factor"])
+    return config | {
+        "num_hidden_layers": layers,
+        "attn_layer_indices": sorted(listed),
+        "attn_rotary_emb": rotated,
+    }
+
+
+def _nemotron_h(draw: Draw) -> Config:
+    config = _mamba(draw, usual(draw, mlp_bias=FLAGS, hidden_act=SQUARED))
+    # The converter says how wide a head would be if all were as wide as the layer.
+    config |= {"hidden_size": config["num_attention_heads"] * draw(st.integers(2, 9))}
+    others = st.lists(st.sampled_from(["linear_attention", "full_attention", "mlp"]), max_size=2)
+    one_of_each = st.permutations(["linear_attention", "full_attention", "mlp"])
+    names = {
+        "mamba_n_groups": "n_groups",
+        "mamba_n_heads": "mamba_num_heads",
+        "mamba_d_head": "mamba_head_dim",
+        "mamba_d_state": "ssm_state_size",
+        "mamba_d_conv": "conv_kernel",
+        "mamba_conv_bias": "use_conv_bias",
+        "mamba_proj_bias": "use_bias",
+        "rms_norm_eps": "layer_norm_epsilon",
+        "hidden_act": "mlp_hidden_act",
+    }
+    unknown = ("num_hidden_layers", "rope_parameters", "mamba_expand")
+    return without(renamed(config, names), *unknown) | {
+        "layers_block_type": draw(one_of_each) + draw(others),
+        "mamba_hidden_act": draw(ACTIVATIONS),
+        "rms_norm_eps": config["rms_norm_eps"],
+        "tie_word_embeddings": False,
+        # Transformers takes it for a bound of steps, which the published code has not.
+        "time_step_min": 1e-30,
+    }
+
+
+def _nemotron_h_moe(draw: Draw) -> Config:
+    config = grouped(draw, _nemotron_h(draw))
+    kinds_of_layers = [*config["layers_block_type"], "moe"]
+    return without(config, "n_shared_experts", "first_k_dense_replace") | {
+        "layers_block_type": draw(st.permutations(kinds_of_layers)),
+        "moe_shared_expert_intermediate_size": draw(st.integers(3, 21)),
+        "moe_latent_size": draw(st.one_of(st.none(), st.integers(3, 17))),
+    }
+
+
 FURTHER: Mapping[str, Callable[[Draw], Config]] = {
     "gemma": _gemma,
     "olmo": _olmo,
@@ -739,11 +793,14 @@ FURTHER: Mapping[str, Callable[[Draw], Config]] = {
     "jamba": _jamba,
     "mamba2": _mamba2,
     "falcon_h1": _falcon_h1,
+    "bamba": _bamba,
+    "nemotron_h": _nemotron_h,
+    "nemotron_h_moe": _nemotron_h_moe,
 }
 # Families that are one model type.
-MODEL_TYPES = {"granitehybrid": "granitemoehybrid"}
+MODEL_TYPES = {"granitehybrid": "granitemoehybrid", "nemotron_h_moe": "nemotron_h"}
 # Their recipes are told by tensors, and not by configurations alone.
-BY_TENSORS = ("granitehybrid", "granitemoehybrid")
+BY_TENSORS = ("granitehybrid", "granitemoehybrid", "nemotron_h_moe")
 
 
 def type_of(family: str) -> str:
@@ -808,6 +865,11 @@ FURTHER_GRANTED: Mapping[str, Config] = {
     **dict.fromkeys(("mamba", "mamba2"), SILU | STATES_GRANTED),
     "jamba": SILU | {"mamba_conv_bias": True, "mamba_proj_bias": False},
     "falcon_mamba": SILU | STATES_GRANTED | {"mixer_rms_eps": 1e-6, "layer_norm_epsilon": 1e-6},
+    "nemotron_h": {"mlp_hidden_act": "relu2", "mamba_hidden_act": "silu"}
+    | {"use_bias": False, "use_conv_bias": True},
+    "nemotron_h_moe": {"mlp_hidden_act": "relu2", "mamba_hidden_act": "silu", "mlp_bias": False}
+    | {"use_bias": False, "use_conv_bias": True},
+    "bamba": SILU | {"mamba_conv_bias": True, "mamba_proj_bias": False},
     "falcon_h1": SILU
     | {"mamba_conv_bias": True, "mamba_proj_bias": False, "projectors_bias": False}
     | {"attention_bias": False, "mlp_bias": False, "mamba_norm_before_gate": False}

@@ -40,7 +40,9 @@ from conversion.qwen import _QwenMtpMixin
 _QwenMtpMixin.no_mtp = True
 load, start = ModelBase.load_hparams, TextModel.__init__
 def written(folder, *a, **k):
-    return load(folder, *a, **k) | json.loads((folder / "config.json").read_text())
+    config = json.loads((folder / "config.json").read_text())
+    # Newer releases of transformers add keys of experts, by which the converter tells models.
+    return config if config["model_type"] == "nemotron_h" else load(folder, *a, **k) | config
 def without_tokenizer(self, *a, **k):
     type(self).set_vocab = lambda self: None
     start(self, *a, **k)
@@ -72,6 +74,7 @@ def wanted(config: dict[str, Any]) -> dict[str, Any]:
             "global_attn_every_n_layers": 3,
             "layer_norm_eps": config.get("norm_eps"),
         },
+        "nemotron_h": {"d_head": config.get("mamba_head_dim")},  # or it takes 64 for granted
         "nomic_bert": NOMIC,
         "solar_open": {"first_k_dense_replace": 0, "partial_rotary_factor": 1.0},
     }
@@ -111,6 +114,8 @@ def convert(checkout: Path, pairs: Sequence[tuple[Path, Path]]) -> None:
             config = json.loads((source / "config.json").read_text())
             # The converter wants to find older keys, and Gemma 3's rows as tokens.
             config = {**wanted(config), **config}
+            if config["model_type"] == "nemotron_h":  # it looks for experts where keys are of them
+                config = published(config)
             (source / "config.json").write_text(json.dumps(config))
             tokens = {f"token{i}": i for i in range(config["vocab_size"])}
             tokenizer = {"model": {"type": "WordPiece", "vocab": tokens}, "added_tokens": []}

@@ -29,7 +29,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedModel
 
-from maxtool.artifact.original_model import cache_name
+from maxtool.artifact.original_model import cache_name, positions
 from tests.data.random_configs import (
     ENCODERS,
     LONGEST,
@@ -184,7 +184,8 @@ class Peer:
             model, cache, logits = self.load(), None, []
             name = cache_name(model)
             for part in torch.split(ids, [first] + [1] * (LONGEST - first), dim=1):
-                found = model(input_ids=part, **{name: cache}, use_cache=True)
+                told = positions(model, cache, part.shape[1])
+                found = model(input_ids=part, **{name: cache}, use_cache=True, **told)
                 cache = found[name]
                 logits.append(found.logits[:, -1:].numpy())
         cached = np.concatenate(logits, axis=1)

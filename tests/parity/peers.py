@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from maxtool.artifact.original_model import cache_name
+from maxtool.artifact.original_model import cache_name, positions
 from maxtool.weights.checkpoint import Checkpoint, open_checkpoint
 from tests.data.random_configs import published
 from tests.data.random_families import type_of
@@ -122,7 +122,8 @@ def cached(torch: Any, model: Any, ids: np.ndarray, starts: list[int]) -> np.nda
     for start, stop in zip(starts, [*starts[1:], ids.shape[1]], strict=True):
         with all_double(torch):
             part = torch.from_numpy(ids[:, start:stop])
-            found = model(input_ids=part, **{name: cache}, use_cache=True)
+            told = positions(model, cache, part.shape[1])
+            found = model(input_ids=part, **{name: cache}, use_cache=True, **told)
         cache = found[name]
         logits.append(found.logits[:, -1].numpy())
     return np.stack(logits, axis=1)

@@ -42,6 +42,9 @@ VALUES: dict[str, Any] = {
     "block": "parallel",
     "rope_layers": (True, True, True, False, True, True),
     "attention_layers": (False, True, False, False, True, False),
+    "mlp_layers": (True, False, False, True, False, False),
+    "expert_layers": (False, False, False, True, False, False),
+    "intermediate_size": 40,
     "n_kv_heads": 2,
     "state_heads": 6,
     "state_key_dim": 16,
@@ -92,6 +95,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "stretched_scaling": st.sampled_from(["none", "linear", "dynamic", "llama3", "yarn"]),
     "stretched_base": FACTORS,
     "share_or_rotary_dim": st.integers(1, 16),
+    "rotary_dim_and_share": st.integers(1, 16),
     "mup_embedding": st.sampled_from([1.0, 96**0.5]),
     "unit_mscale": st.just(1.0),
     "alike_mscale": st.just(0.5),
@@ -123,6 +127,15 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "mamba_layers": FLAGS,
     "offset_and_period": offset(),
     "offset_and_period_of_experts": offset(),
+    "layers_by_number": FLAGS,
+    "layers_with_width": FLAGS,
+    "attention_in_pattern": st.just(VALUES["attention_layers"]),
+    "mlp_in_pattern": st.just(VALUES["mlp_layers"]),
+    "attention_beside_experts": st.just(VALUES["attention_layers"]),
+    "mlp_or_experts_in_pattern": st.just(VALUES["mlp_layers"]),
+    "experts_in_pattern": st.just(VALUES["expert_layers"]),
+    "layers_with_experts": FLAGS,
+    "widths_of_layers": SIZES,
     "no_layer": st.just((False,) * 6),
     "width_of_states": SIZES,
     "state_norm": st.sampled_from(["none", "before", "gated"]),
@@ -216,7 +229,7 @@ def test_kinds_of_layers_by_their_heads_and_by_number() -> None:
     heads, layers = CODECS["heads_of_layers"], CODECS["layers_of_attention"]
     assert heads.read([[0, 4, 0, 4]], VALUES) == 4
     assert (heads.read([4], VALUES), heads.read([[0, 0]], VALUES)) == (4, None)
-    with pytest.raises(Undefined, match="heads of keys"):
+    with pytest.raises(Undefined, match="several numbers for layers"):
         heads.read([[2, 4]], VALUES)
     numbered = (False, True, False, False, True, False)
     assert layers.read([[1, 4], None], VALUES) == numbered
@@ -235,6 +248,15 @@ def test_layers_without_attention_by_their_kinds_and_by_a_period() -> None:
     mamba = CODECS["mamba_layers"]
     assert mamba.read([None, None], VALUES) == (False,) * 6
     assert mamba.read([None, ["mamba", "attention"]], VALUES) == [False, True]
+    attention, mlp = CODECS["attention_in_pattern"], CODECS["mlp_in_pattern"]
+    assert attention.read(["M*-", None], VALUES) == (False, True, False)
+    assert mlp.read([None, ["mamba", "attention", "mlp"]], VALUES) == (False, False, True)
+    assert mlp.read([None, None], VALUES) is None
+    with pytest.raises(Undefined, match="the kinds of layers are both"):
+        mlp.read(["M*-", ["mlp"]], VALUES)
+    numbered = CODECS["layers_by_number"]
+    assert numbered.read([None], VALUES) == (False,) * 6
+    assert numbered.write((False, True, True), VALUES) == ([1, 2],)
     with pytest.raises(Unspellable):
         CODECS["no_layer"].write((False, True), VALUES)
     assert (linear.read([None, 0], VALUES), recurrent.read([7, 4], VALUES)) == (0, 7)
@@ -256,6 +278,13 @@ def test_layers_by_a_first_one_and_a_period() -> None:
     assert experts.read([1, 3], alone) == (False,) * 6
     with pytest.raises(Unspellable):
         experts.write((True,) * 6, alone)
+
+
+def test_rotated_elements_and_their_share_agree() -> None:
+    rotated = CODECS["rotary_dim_and_share"]
+    assert rotated.read([None, 0.5], VALUES) == rotated.read([8, 0.5], VALUES) == 8
+    with pytest.raises(Undefined, match="4 rotated elements of a head, where its share says 8"):
+        rotated.read([4, 0.5], VALUES)
 
 
 def test_widths_of_states() -> None:
@@ -349,6 +378,11 @@ def test_the_deepest_model_scales_scores_by_its_width(name: str, layers: int) ->
         ("layers_of_attention", (None, 5)),
         ("layers_of_attention", (None, "conv")),
         ("layers_of_attention", ("x", None)),
+        ("layers_by_number", (5,)),
+        ("attention_in_pattern", (5, None)),
+        ("attention_in_pattern", ("M*?", None)),
+        ("mlp_in_pattern", (None, ["mlp", 5])),
+        ("mlp_in_pattern", ("ME*-", None)),
     ],
 )
 def test_what_no_layers_have(codec: str, raws: tuple[Any, ...]) -> None:

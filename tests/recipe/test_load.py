@@ -192,3 +192,18 @@ def test_only_the_recipe_that_recognises_a_model_is_looked_at(
     load._kept.cache_clear()
     assert find_recipe(open_checkpoint(edited("tiny-qwen2"))).name == "qwen2"
     assert read == ["qwen2"]
+
+
+@pytest.mark.parametrize(("keys", "name"), [({}, "bamba"), ({"scale": 0.25}, "granitehybrid")])
+def test_a_key_that_must_not_be_there(keys: dict[str, float], name: str, tmp_path: Path) -> None:
+    """Tell a Bamba from a Granite 4, as which llama.cpp knows both, by a scale that it has not."""
+    gguf = pytest.importorskip("gguf")
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "granitehybrid")
+    for key, value in keys.items():
+        writer.add_float32(f"granitehybrid.attention.{key}", value)
+    writer.add_tensor("token_embd.weight", np.zeros((2, 2), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    assert find_recipe(open_checkpoint(tmp_path / "m.gguf")).name == name

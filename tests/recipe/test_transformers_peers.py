@@ -28,6 +28,8 @@ GIVEN: dict[str, dict[str, Any]] = {
     "glm4_moe": {"head_dim": 128},
     "gpt_oss": {"rope_parameters": {"rope_type": "default", "rope_theta": 150000.0}},
     "ministral3": {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
+    # Its usual layers are of experts too, which are told by tensors.
+    "nemotron_h": {"layers_block_type": ["linear_attention", "mlp", "full_attention"]},
 }
 # What it writes in a form that it does not read: an infinity.
 UNREAD = ("time_step_limit",)

@@ -47,6 +47,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     "tests/recipe/test_transformers_peers.py compares what is left out": (
         "mamba2 * config/state_heads/hf/default*",
     ),
+    "tests/recipe/test_load.py has both kinds of files": ("bamba * match/gguf/requires*",),
     "neither transformers nor llama.cpp reads it": (
         "mamba2 * expect/hf/norm_before_gate*",
         "mamba2 swap expect/hf/norm_before_gate with *",

@@ -26,6 +26,8 @@ REQUIRED = {"hidden_size", "intermediate_size", "max_position_embeddings", "n_em
 UNUSED = {
     "granitehybrid": {"num_local_experts", "num_experts_per_tok"}  # the tensors say that none are
     | {"intermediate_size", "shared_intermediate_size"},
+    "nemotron_h": {"layer_norm_epsilon"},  # rms_norm_eps says it too
+    "nemotron_h_moe": {"layer_norm_epsilon"},
     "olmo2": {"head_dim"},  # which its class does not list
     "phi3": {"original_max_position_embeddings"},
     "qwen2": {"num_key_value_heads"},
@@ -34,6 +36,8 @@ UNUSED = {
 }
 # Keys that only some families cannot do without.
 NEEDED = {
+    # How many elements are rotated, which is said too, contradicts the usual share.
+    "bamba": {"rope_parameters"},
     "cwm": {"rope_parameters"},
     # The width of a head, which is written too, contradicts the usual one.
     "deepseek_v2": {"num_experts_per_tok", "qk_rope_head_dim"},
@@ -42,6 +46,8 @@ NEEDED = {
     "gpt_oss": {"rope_parameters"},
     "jamba": {"attn_layer_offset", "expert_layer_offset"},
     "ministral3": {"rope_parameters"},
+    "nemotron_h": {"layers_block_type"},
+    "nemotron_h_moe": {"layers_block_type"},
 }
 DECODERS = [family for family in RANDOM if family not in ENCODERS]
 STEP = 3

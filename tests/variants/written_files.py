@@ -19,7 +19,11 @@ from tests.variants.rows import Row
 # llama.cpp's converter writes 2048 for every Falcon, a million for state spaces, and makes a name
 # of a folder's otherwise. It counts tied heads, and factors.
 CORRECTED = frozenset(
-    {"falcon.context_length", "granitehybrid.context_length", "general.name", "general.size_label"}
+    (
+        *("falcon.context_length", "granitehybrid.context_length", "nemotron_h.context_length"),
+        "nemotron_h_moe.context_length",
+        *("general.name", "general.size_label"),
+    )
 )
 # Written of a tokenizer, which these files have not.
 OF_TOKENIZERS = frozenset({"tokenizer.ggml.add_bos_token"})
