@@ -1,4 +1,4 @@
-"""What transformers is told, or not left to, where it runs models that keep states."""
+"""Models that keep states, run by transformers: bounds of steps, and positions over calls."""
 
 from __future__ import annotations
 
