@@ -294,8 +294,8 @@ def test_says_what_does_not_fit_a_model(tmp_path: Path) -> None:
 
 
 def test_says_why_no_recipe_fits(folder: Path) -> None:
-    (folder / "config.json").write_text('{"model_type": "mamba"}')
-    assert "recipe none: the model is a 'mamba'" in run(folder).stdout
+    (folder / "config.json").write_text('{"model_type": "rwkv7"}')
+    assert "recipe none: the model is a 'rwkv7'" in run(folder).stdout
 
 
 def test_long_metadata_is_not_laid_out_cell_by_cell(
