@@ -115,13 +115,13 @@ def test_what_it_cannot_compute_is_refused(
 
 
 def test_another_architecture_is_refused(tmp_path: Path) -> None:
-    writer = gguf.GGUFWriter(tmp_path / "model.gguf", "mamba")
+    writer = gguf.GGUFWriter(tmp_path / "model.gguf", "rwkv7")
     writer.add_tensor("token_embd.weight", np.ones((4, 4), np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    with pytest.raises(UnknownArchitecture, match="mamba"):
+    with pytest.raises(UnknownArchitecture, match="rwkv7"):
         relative_error(tmp_path / "model.gguf", "tiny-llama")
 
 

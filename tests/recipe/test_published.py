@@ -67,6 +67,15 @@ def test_a_hybrid_without_experts_says_so(tmp_path: Path) -> None:
     assert (keys["num_local_experts"], keys["num_experts_per_tok"]) == (0, 0)
 
 
+def test_sizes_are_written_as_transformers_reads_them(tmp_path: Path) -> None:
+    """Write the names that it has for them, and not mamba_ssm's, which are read too."""
+    recipe, found = resolved(tmp_path, PUBLISHED["mamba-130m-hf"]["config"])
+    keys = written_keys(recipe, "hf", found.values)
+    sizes = keys["hidden_size"], keys["intermediate_size"], keys["num_hidden_layers"]
+    assert sizes == (768, 1536, 24)
+    assert not keys.keys() & {"d_model", "d_inner", "n_layer"}
+
+
 def test_every_decoder_is_in_the_documents_with_what_it_fits() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "models.md").read_text()
     page = page.partition("## Encoders")[0]

@@ -32,7 +32,10 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "persimmon * constants/hf*",
         "vaultgemma * constants/hf*",
     ),
-    "tests/recipe/test_published.py looks for what is written": ("granitehybrid * constants/hf*",),
+    "tests/recipe/test_published.py looks for what is written": (
+        "granitehybrid * constants/hf*",
+        "mamba swap config/*/hf/keys/0* with 1",
+    ),
     "no layer has an MLP of that width": ("qwen3_5_moe * config/intermediate_size/hf/omit*",),
     "every file says which layers have attention": (
         "_delta_net * config/attention_layers/gguf/default",
@@ -46,6 +49,9 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     ),
     "tests/recipe/test_transformers_peers.py compares what is left out": (
         "mamba2 * config/state_heads/hf/default*",
+        "jamba * config/n_heads/hf/default*",
+        "jamba * config/attention_layers/hf/default*",
+        "jamba * config/expert_layers/hf/default*",
     ),
     "tests/recipe/test_load.py has both kinds of files": ("bamba * match/gguf/requires*",),
     "neither transformers nor llama.cpp reads it": (
@@ -53,16 +59,20 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "mamba2 swap expect/hf/norm_before_gate with *",
     ),
     "llama.cpp's converter writes the same number for all": (
+        "mamba drop config/context_length/hf",
         "mamba2 drop config/context_length/hf",
     ),
     "no recorded model is as wide as so many heads": ("mpt set config/n_heads/hf/default to *",),
     "all files say how large a head is": ("ministral3 * config/head_dim/default/*",),
     "a spelling of an activation that other families' recordings have": (
         "phi drop config/hidden_act/hf/values/*",
+        "_selective drop config/hidden_act/hf/values/*",
+        "_selective set config/hidden_act/hf/values/* to *",
         "mamba2 drop config/hidden_act/hf/values/*",
         "mamba2 set config/hidden_act/hf/values/* to *",
     ),
     "llama.cpp has no biases for these: the rules say what is never written": (
+        "_selective swap weights/gguf/*.selective.[vg]*.bias with *",
         "falcon * weights/gguf/*bias*",
         "modernbert * weights/gguf/*bias*",
     ),
@@ -109,6 +119,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     ),
     "of recipes that ask for as much the first by name is taken": (
         "gemma3_vision drop match/gguf",
+        "falcon_mamba drop match/gguf/general.architecture",
         "qwen3_5*_[fv]* drop match/gguf",
     ),
     "two keys say one number, and both are written": (
@@ -116,6 +127,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     ),
     "no recorded file of a tied model has the matrix": (
         "whisper set weights/hf/decoder.lm_head.weight/when/tie_word_embeddings to False",
+        "mamba set weights/hf/lm_head.weight/when/tie_word_embeddings to False",
         "_backbone set weights/hf/lm_head.weight/when/tie_word_embeddings to False",
     ),
     "a GGUF file that has the matrix is not tied": (
