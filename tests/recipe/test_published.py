@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,25 @@ def test_sizes_are_written_as_transformers_reads_them(tmp_path: Path) -> None:
     sizes = keys["hidden_size"], keys["intermediate_size"], keys["num_hidden_layers"]
     assert sizes == (768, 1536, 24)
     assert not keys.keys() & {"d_model", "d_inner", "n_layer"}
+
+
+@pytest.mark.parametrize(
+    ("name", "other"), [("falcon-mamba-7b", "mamba"), ("mamba-2.8b-hf", "falcon_mamba")]
+)
+def test_another_recipe_that_is_asked_for_does_not_fit(
+    name: str, other: str, tmp_path: Path
+) -> None:
+    recipe, found = resolved(tmp_path, PUBLISHED[name]["config"])
+    file = (
+        Path(__file__).resolve().parents[1]
+        / "data"
+        / "tiny-falcon-new"
+        / "tiny-falcon-new-f32.gguf"
+    )
+    keys = written_keys(recipe, "gguf", found.values)
+    checkpoint = dataclasses.replace(open_checkpoint(file), metadata=keys)
+    with pytest.raises(ConfigurationError, match=r"ssm.dt_b_c_rms = \w+ is not supported"):
+        resolve_config(load_recipe(other), checkpoint)
 
 
 def test_every_decoder_is_in_the_documents_with_what_it_fits() -> None:
