@@ -116,3 +116,16 @@ def test_folders_hold_them_by_number(tmp_path: Path) -> None:
     found = planned(open_checkpoint(source.path), "glm4_moe")
     found.check()
     assert found.dropped == [*usual.dropped, *more]
+
+
+def test_folders_hold_them_apart(tmp_path: Path) -> None:
+    """Leave out what Nemotron 3 keeps of them beside its layers."""
+    row = next(rows("nemotron_h_moe"))
+    row.config.update(num_nextn_predict_layers=1, mtp_hybrid_override_pattern="*E")
+    row.shapes["mtp.layers.0.eh_proj.weight"] = [2, 4]
+    checkpoint = Files(tmp_path).checkpoint(row)
+    result = plan(load_recipe("nemotron_h_moe"), checkpoint)
+    result.check()
+    row.config["num_nextn_predict_layers"] = 2
+    with pytest.raises(MaxtoolError, match="num_nextn_predict_layers = 2 is not supported"):
+        plan(load_recipe("nemotron_h_moe"), Files(tmp_path / "two").checkpoint(row))

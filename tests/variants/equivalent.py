@@ -42,7 +42,13 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     "every file says which layers have attention": (
         "_delta_net * config/attention_layers/gguf/default",
     ),
+    "files say it in all their spellings, or in one": (
+        "_nemotron_h swap config/head_dim/hf/keys/0 with 1",
+        "_nemotron_h swap config/norm_eps/hf/*",
+    ),
     "tests/recipe/test_predicted_layers.py has files with such layers": (
+        "nemotron_h_moe * expect/hf*",
+        "nemotron_h_moe * weights/hf/drop*",
         "glm4_moe drop config/n_layers",
         "exaone_moe drop config/n_layers",
         "solar_open drop config/n_layers*",
@@ -70,6 +76,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "phi drop config/hidden_act/hf/values/*",
         "_selective drop config/hidden_act/hf/values/*",
         "_selective set config/hidden_act/hf/values/* to *",
+        "_nemotron_h * config/*_act/hf/values/*",
         "mamba2 drop config/hidden_act/hf/values/*",
         "mamba2 set config/hidden_act/hf/values/* to *",
     ),
