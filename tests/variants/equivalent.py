@@ -42,6 +42,9 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     "every file says which layers have attention": (
         "_delta_net * config/attention_layers/gguf/default",
     ),
+    "llama.cpp's converter writes it where a configuration has a base of what nothing rotates": (
+        "_nemotron_h * expect/gguf*",
+    ),
     "files say it in all their spellings, or in one": (
         "_nemotron_h swap config/head_dim/hf/keys/0 with 1",
         "_nemotron_h swap config/norm_eps/hf/*",
@@ -84,6 +87,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "_selective swap weights/gguf/*.selective.[vg]*.bias with *",
         "falcon * weights/gguf/*bias*",
         "modernbert * weights/gguf/*bias*",
+        "nemotron_h_moe * weights/gguf/*bias*",
     ),
     "one key says both, and so do all files": (
         "_rotary swap config/qkv_bias with 'o_bias'",
