@@ -284,13 +284,23 @@ def _add(
     for name, end in zip(("bos", "eos"), parsed.ends if parsed else (), strict=False):
         if end is not None and parsed is not None:
             add[name] = parsed.id_of(end) == ids.get(name)
-    if parsed is not None and parsed.separates is not None:
-        add["sep"] = parsed.separates
+    if parsed is not None and parsed.between:
+        add["sep"] = _separates(parsed, ids)
     for name in ("bos", "eos", "sep"):
         value = config.get(f"add_{name}_token")
         if isinstance(value, bool):
             add[name] = value
     return add
+
+
+def _separates(parsed: jsonfile.TokenizerJson, ids: Mapping[str, int]) -> bool:
+    """Return whether a separator is put between two texts beside the end of the first.
+
+    As llama.cpp's converter tells it: what begins a text, put there again, is none.
+    """
+    known = {ids.get("sep"), ids.get("eos")} - {None}
+    more = parsed.between if parsed.ends[1] is None else parsed.between[1:]
+    return len(more) == 1 and parsed.id_of(more[0]) in known
 
 
 def _templates(

@@ -29,14 +29,13 @@ MEMORY = 600_000_000
 class TokenizerJson:
     """Contents of a ``tokenizer.json``: ``ends`` are what its template adds around a text.
 
-    ``separates`` is whether it puts more between two texts than what ends the first; None where
-    it puts nothing there.
+    ``between`` is what it adds between two texts, what ends the first included.
     """
 
     vocabulary: Vocabulary | None
     added: tuple[AddedToken, ...]
     ends: tuple[str | None, str | None]
-    separates: bool | None
+    between: tuple[str, ...]
     size: int
 
     def id_of(self, content: str) -> int | None:
@@ -62,8 +61,8 @@ def parse(data: bytes, file: Path) -> TokenizerJson:
         vocabulary = unigram.from_json(root, added, file)
     ids = [*(i for _, i in tokens_of(model)), *(token.id for token in added)]
     processor = root.get("post_processor")
-    ends, separates = _template_ends(processor), _separates(processor)
-    return TokenizerJson(vocabulary, added, ends, separates, max(ids, default=-1) + 1)
+    ends, between = _template_ends(processor), _between(processor)
+    return TokenizerJson(vocabulary, added, ends, between, max(ids, default=-1) + 1)
 
 
 def _check_prefix(model: object, file: Path) -> None:
@@ -182,19 +181,19 @@ def _template_ends(processor: object) -> tuple[str | None, str | None]:
     return None, None
 
 
-def _separates(processor: object) -> bool | None:
-    """Return whether there is more between two texts than ends one, as llama.cpp's converter."""
+def _between(processor: object) -> tuple[str, ...]:
+    """The special tokens that a template puts between two texts."""
     match processor:
         case {"type": "Sequence", "processors": [*parts]}:
-            found = [_separates(part) for part in parts]
-            return next((more for more in found if more is not None), None)
-        case {"type": "RobertaProcessing"}:
-            return True
+            return next(filter(None, map(_between, parts)), ())
+        case {"type": "RobertaProcessing", "sep": [text, _]}:
+            return str(text), str(text)
         case {"type": "TemplateProcessing", "pair": [*steps]}:
-            places = [i for i, step in enumerate(steps) if _special(step) is None]
-            between = sum(places[0] < i < places[-1] for i in range(len(steps))) if places else 0
-            return between > (_template_ends(processor)[1] is not None) if between else None
-    return None
+            special = [_special(step) for step in steps]
+            places = [place for place, text in enumerate(special) if text is None]
+            inside = special[places[0] : places[-1]] if places else []
+            return tuple(text for text in inside if text is not None)
+    return ()
 
 
 def _special(step: object) -> str | None:
