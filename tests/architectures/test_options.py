@@ -238,6 +238,7 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
         "state_norm": "gated",
         "scan_norm": "none",
         "state_act": None,
+        "pooling": None,
     }
     if (
         chosen["block"] == "single"
