@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from maxtool.architectures import decoder, encoder, image_encoder, speech
+from maxtool.architectures import built_decoder, encoder, image_encoder, speech
 from maxtool.architectures.cache_layout import CacheLayout
-from maxtool.architectures.decoder import Decoder
+from maxtool.architectures.decoder import CPU_FORM, Decoder
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.encoder_decoder import EncoderDecoder
 from maxtool.architectures.entry import (
@@ -21,6 +21,7 @@ from maxtool.architectures.entry import (
     graph_of,
 )
 from maxtool.architectures.installed import installed_builder, installed_names
+from maxtool.architectures.text_embedder import TextEmbedder
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
 
@@ -28,7 +29,7 @@ from maxtool.errors import ConfigurationError
 Builder: TypeAlias = Callable[[Mapping[str, object], DType, int | None], Architecture]
 
 ARCHITECTURES: dict[str, Builder] = {
-    "decoder": decoder.build,
+    "decoder": built_decoder.build,
     "encoder": encoder.build,
     "image_encoder": image_encoder.build,
     "speech": speech.build,
@@ -40,7 +41,7 @@ def build(
     config: Mapping[str, object],
     dtype: DType = DType.float32,
     context: int | None = None,
-    form: CacheLayout = decoder.CPU_FORM,
+    form: CacheLayout = CPU_FORM,
     draws: bool = False,
 ) -> Architecture:
     """The module of an architecture, its weights declared and not bound.
@@ -61,8 +62,8 @@ def build(
     if builder is None:
         known = ", ".join(dict.fromkeys([*ARCHITECTURES, *installed_names()]))
         raise ConfigurationError(f"no architecture {architecture!r}", hint=f"there are: {known}")
-    if builder is decoder.build:
-        return decoder.build(config, dtype, context, form, draws)
+    if builder is built_decoder.build:
+        return built_decoder.build(config, dtype, context, form, draws)
     if builder is speech.build:
         return speech.build(config, dtype, context, form)
     return builder(config, dtype, context)
@@ -81,6 +82,7 @@ __all__ = [
     "Indexed",
     "Limit",
     "Table",
+    "TextEmbedder",
     "Turning",
     "build",
     "graph_of",

@@ -9,15 +9,13 @@ from itertools import islice
 
 from maxtool.architectures.attention_temperature import query_scale
 from maxtool.architectures.cache_layout import Cache, CacheLayout, Location
-from maxtool.architectures.config import typed
-from maxtool.architectures.decoder_checks import check_split, problems
+from maxtool.architectures.decoder_checks import check_split
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.decoder_layer import DecoderLayer
 from maxtool.architectures.entry import Entry, Limit, Table
 from maxtool.architectures.layer_state import LayerState
 from maxtool.architectures.mlp import scaled
 from maxtool.architectures.normalization import stream_norm
-from maxtool.architectures.pooling import pooled
 from maxtool.architectures.rope_scaling import BY_LENGTH
 from maxtool.architectures.rotary_angles import Turn, make_rotaries
 from maxtool.architectures.sliding_cache import count_of
@@ -27,7 +25,6 @@ from maxtool.graph import BufferType, DimLike, Tensor, TensorType, Weight, ops
 from maxtool.graph.ops.sampling import SETTINGS
 from maxtool.nn import Embedding, Linear, Module, ModuleList, tensor_parallel
 from maxtool.nn.tensor_parallel import Role
-from maxtool.runtime.loader.specs import BEHIND
 
 CPU_FORM = CacheLayout()
 # What the manifest calls the context that a scaling by length looks at. Beyond it longrope has one
@@ -72,7 +69,7 @@ class Decoder(Module[[Tensor], Tensor]):
         self.config = config
         self.form = form
         self.draws = draws
-        self.context = context or min(config.max_length or config.max_context, config.max_context)
+        self.context = context or config.max_context
         hidden = config.hidden_size
         width = config.embed_size or hidden
         self.embed = Embedding(config.vocab_size, width, dtype)
@@ -88,25 +85,21 @@ class Decoder(Module[[Tensor], Tensor]):
         )
         self.norm = stream_norm(config) if config.final_norm else None
         self.project_out = Linear(hidden, width, dtype) if has_own else None
-        self.lm_head = None
-        if config.pooling is None:
-            self.lm_head = Linear(width, config.vocab_size, dtype, has_bias=config.lm_head_bias)
-            self.lm_head.role = Role.GATHERED
-            if config.tie_word_embeddings:
-                self.lm_head.set_shared_weight("weight", self.embed.weight)
+        self.lm_head = self.head(width, dtype)
         self.rotaries = make_rotaries(config, self.context)
+
+    def head(self, width: int, dtype: DType) -> Linear | None:
+        """The layer that makes logits of ``[..., width]``; None for a model that has none."""
+        config = self.config
+        head = Linear(width, config.vocab_size, dtype, has_bias=config.lm_head_bias)
+        head.role = Role.GATHERED
+        if config.tie_word_embeddings:
+            head.set_shared_weight("weight", self.embed.weight)
+        return head
 
     def forward(self, input_ids: Tensor) -> Tensor:
         """Logits ``[batch, seq, vocab]`` of tokens ``[batch, seq]``, without a cache."""
         return self._logits(self.vectors(input_ids))
-
-    def pool(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """One vector ``[batch, hidden]`` for each text ``[batch, seq]``, with padding behind it.
-
-        The mask is 1 for a token and 0 for padding.
-        """
-        pooling, normalize = self.config.pooling or "last", self.config.normalize
-        return pooled(pooling, self.vectors(input_ids), attention_mask, normalize=normalize)
 
     def vectors(self, input_ids: Tensor) -> Tensor:
         """The normalised vectors ``[batch, seq, hidden]`` of tokens, without a cache."""
@@ -168,10 +161,6 @@ class Decoder(Module[[Tensor], Tensor]):
         config = self.config
         names = ("vocab_size", "hidden_size", "n_layers", "n_experts_used")
         sizes = {name: size for name in names if (size := getattr(config, name)) is not None}
-        if config.pooling is not None:
-            named = {} if config.default_prompt is None else {"prompt": config.default_prompt}
-            pools = {"pooling": config.pooling, "normalize": config.normalize, "padding": BEHIND}
-            return {**sizes, **pools, **named}
         windows = [config.window(layer) for layer in range(config.n_layers)]
         sizes |= {"windows": windows} if any(windows) else {}
         states = self.states()
@@ -198,8 +187,6 @@ class Decoder(Module[[Tensor], Tensor]):
     @property
     def positions(self) -> Mapping[str, int]:
         """The axis of positions of each buffer that has one."""
-        if self.config.pooling is not None:
-            return {}
         return {
             f"cache.{layer}.{part}": axis
             for layer, state in enumerate(self.states())
@@ -209,11 +196,8 @@ class Decoder(Module[[Tensor], Tensor]):
     @property
     def limits(self) -> Mapping[str, Limit]:
         """Positions, tokens and slots."""
-        known = 0, self.config.vocab_size - 1
-        if self.config.pooling is not None:
-            return {"seq": self.context, "input_ids": known, "attention_mask": (0, 1)}
         names = ("input_ids", "token") if self.draws else ("input_ids",)
-        tokens = dict.fromkeys(names, known)
+        tokens = dict.fromkeys(names, (0, self.config.vocab_size - 1))
         slots = {"slot": (0, self.form.slots - 1)} if self.form.slots > 1 else {}
         return {"seq": self.context, **tokens, **slots}
 
@@ -226,16 +210,8 @@ class Decoder(Module[[Tensor], Tensor]):
         return (Table("embed.weight", "input_ids"), *tables)
 
     def entries(self) -> tuple[Entry, ...]:
-        """``forward``, ``prefill`` and ``decode``, and the latter two drawing the next token.
-
-        Of a model that makes vectors of texts, ``forward`` and ``embed``.
-        """
+        """``forward``, ``prefill`` and ``decode``, and the latter two drawing the next token."""
         tokens = {"input_ids": TensorType(DType.int64, ["batch", "seq"])}
-        if self.config.pooling is not None:
-            masked = {**tokens, "attention_mask": tokens["input_ids"]}
-            vectors = Entry("forward", self.vectors, tokens, ("last_hidden_state",))
-            ones = {"attention_mask": 1}
-            return vectors, Entry("embed", self.pool, masked, ("embeddings",), defaults=ones)
         forward = Entry("forward", self, tokens, ("logits",))
         if self.form.slots > 1:
             return forward, *self._cached(self.step_slots, 1, "batch", ("position", "slot"))
@@ -347,21 +323,3 @@ class Decoder(Module[[Tensor], Tensor]):
 
 def _applied(part: Module[[Tensor], Tensor] | None, x: Tensor) -> Tensor:
     return x if part is None else part(x)
-
-
-def build(
-    config: Mapping[str, object],
-    dtype: DType = DType.float32,
-    context: int | None = None,
-    form: CacheLayout = CPU_FORM,
-    draws: bool = False,
-) -> Decoder:
-    """A decoder with its weights declared and not bound."""
-    options = typed(DecoderConfig, config, problems)
-    if options.source_positions is not None:
-        raise ConfigurationError("source_positions is for decoders behind an encoder")
-    if context is not None and not 1 <= context <= options.max_context:
-        raise ConfigurationError(
-            f"a context of {context} positions", hint=f"it is from 1 to {options.max_context}"
-        )
-    return Decoder(options, dtype, context, form, draws)

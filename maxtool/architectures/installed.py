@@ -4,7 +4,7 @@ A package brings one by an entry point of the group ``maxtool.architectures``, w
 architecture's and whose value is the function that builds it::
 
     [project.entry-points."maxtool.architectures"]
-    mamba = "maxtool_mamba.model:build"
+    rwkv = "maxtool_rwkv.model:build"
 """
 
 from __future__ import annotations

@@ -7,9 +7,17 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TypeGuard
 
 from maxtool import architectures
-from maxtool.architectures import Architecture, Decoder, EncoderDecoder, Entry, graph_of
+from maxtool.architectures import (
+    Architecture,
+    Decoder,
+    EncoderDecoder,
+    Entry,
+    TextEmbedder,
+    graph_of,
+)
 from maxtool.architectures.image_encoder import PIXELS
 from maxtool.architectures.speech import FEATURES
 from maxtool.artifact import batch, cache_type, devices, original_model
@@ -115,7 +123,7 @@ class Build(Planned):
     @property
     def kv_dtype(self) -> CacheType | None:
         """The type of keys and values in a decoder's cache; None for other models."""
-        if not isinstance(self.module, Decoder | EncoderDecoder):
+        if not keeps(self.module):
             return None
         return cache_type.type_of(self.module.form)
 
@@ -292,6 +300,11 @@ def _shared_dtype(types: Mapping[str, MatrixType]) -> DType | None:
     return plain.pop() if len(plain) == 1 else None
 
 
+def keeps(module: Architecture) -> TypeGuard[Decoder | EncoderDecoder]:
+    """Return whether a model keeps a cache of the texts that it writes."""
+    return isinstance(module, Decoder | EncoderDecoder) and not isinstance(module, TextEmbedder)
+
+
 def named_graph(entry: Entry, graph: Graph) -> NamedGraph:
     """A traced entry of an architecture as a function of an artifact."""
     names = (tuple(entry.inputs), entry.outputs, tuple(entry.state))
@@ -353,10 +366,9 @@ def _module(
     context, told = _context(request, planned)
     name = planned.recipe.architecture
     module = architectures.build(name, config, dtype, context, form, draws)
-    is_writer = isinstance(module, Decoder) and module.config.pooling is None
-    if request.kv_dtype is not None and not (is_writer or isinstance(module, EncoderDecoder)):
+    if request.kv_dtype is not None and not keeps(module):
         raise UsageError(f"--kv-dtype is for models that write texts, not {planned.recipe.name}")
-    if isinstance(module, Decoder) and is_writer:
+    if keeps(module) and isinstance(module, Decoder):
         cache_type.check_positions(module, target)
         cache_type.check_heads(module)
     else:

@@ -76,11 +76,10 @@ def _types_of(build: AnyBuild) -> str:
 
 
 def _cache(build: Build) -> str:
-    """The type of a decoder's cache, and what it takes of memory; empty where it has none."""
-    nbytes = build.contents.state_bytes
-    if build.kv_dtype is None or not nbytes:
+    """The type of a decoder's cache, and what it takes of memory."""
+    if build.kv_dtype is None:
         return ""
-    size = units.binary_size(nbytes)
+    size = units.binary_size(build.contents.state_bytes)
     texts = f" for {build.request.batch} texts" if build.request.batch > 1 else ""
     return f", cache in {build.kv_dtype.name} ({size}{texts})"
 

@@ -4,7 +4,7 @@ A package brings a recipe by an entry point of the group ``maxtool.recipes``, wh
 recipe's and whose value is the package that holds ``NAME.toml``::
 
     [project.entry-points."maxtool.recipes"]
-    mamba = "maxtool_mamba"
+    rwkv = "maxtool_rwkv"
 """
 
 from __future__ import annotations
