@@ -541,7 +541,10 @@ def published(newer: Config) -> Config:
         older["rotary_emb_base" if neox else "rope_theta"] = theta
         if older["model_type"] == "bamba":  # transformers takes it for granted
             share = 0.5
-            older["attn_rotary_emb"] = older["hidden_size"] // older["num_attention_heads"] // 2
+            rotated = older["hidden_size"] // older["num_attention_heads"] // 2
+            older["attn_rotary_emb"] = rotated
+            for name in {"short_factor", "long_factor"} & table.keys():
+                table[name] = (4 * table[name])[: rotated // 2]
         if share is not None:
             older["rotary_pct" if neox else "partial_rotary_factor"] = share
         kind = table.pop("rope_type")
