@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 from pathlib import Path
@@ -120,7 +121,7 @@ def test_folders_hold_them_by_number(tmp_path: Path) -> None:
 
 def test_folders_hold_them_apart(tmp_path: Path) -> None:
     """Leave out what Nemotron 3 keeps of them beside its layers."""
-    row = next(rows("nemotron_h_moe"))
+    row = copy.deepcopy(next(rows("nemotron_h_moe")))  # the tests share what is recorded
     row.config.update(num_nextn_predict_layers=1, mtp_hybrid_override_pattern="*E")
     row.shapes["mtp.layers.0.eh_proj.weight"] = [2, 4]
     checkpoint = Files(tmp_path).checkpoint(row)
