@@ -15,7 +15,7 @@ from maxtool.architectures.decoder_layer import DecoderLayer
 from maxtool.architectures.entry import Entry, Limit, Table
 from maxtool.architectures.layer_state import LayerState
 from maxtool.architectures.mlp import scaled
-from maxtool.architectures.normalization import stream_norm
+from maxtool.architectures.normalization import applied, stream_norm
 from maxtool.architectures.rope_scaling import BY_LENGTH
 from maxtool.architectures.rotary_angles import Turn, make_rotaries
 from maxtool.architectures.sliding_cache import count_of
@@ -286,14 +286,14 @@ class Decoder(Module[[Tensor], Tensor]):
         """The normalised hidden state ``[batch, seq, hidden]``."""
         position, _ = location
         x = scaled(self.embed(input_ids), self.config.embed_scale)
-        x = _applied(self.embed_norm, _applied(self.project_in, x))
+        x = applied(self.embed_norm, applied(self.project_in, x))
         if self.config.position == "learned":
             x = self.position(x, position)
         turns = self._turned(input_ids, position)
         for index, layer in enumerate(self.layers):
             kept = cache[index] if cache else None
             x, _ = layer(x, turns[index], location, kept)
-        return _applied(self.norm, x)
+        return applied(self.norm, x)
 
     def _turned(self, input_ids: Tensor, position: Tensor) -> list[Turn]:
         """The angles of each layer, and the factor of its queries."""
@@ -315,11 +315,7 @@ class Decoder(Module[[Tensor], Tensor]):
     def _logits(self, hidden: Tensor) -> Tensor:
         if self.lm_head is None:
             raise ConfigurationError("the model makes vectors of texts, and has no head")
-        read = _applied(self.project_out, hidden)
+        read = applied(self.project_out, hidden)
         logits = scaled(self.lm_head(read), self.config.logits_scale)
         cap = self.config.logits_softcap
         return logits if cap is None else ops.tanh(logits / cap) * cap
-
-
-def _applied(part: Module[[Tensor], Tensor] | None, x: Tensor) -> Tensor:
-    return x if part is None else part(x)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.expert_routing import route
 from maxtool.architectures.mlp import ACTIVATIONS, MLPS
+from maxtool.architectures.normalization import applied
 from maxtool.dtype import DType
 from maxtool.graph import ShardingStrategy, Tensor, Weight, ops
 from maxtool.nn import Linear, Module, parallel, tensor_parallel
@@ -86,10 +87,9 @@ class MixtureOfExperts(Module[[Tensor], Tensor]):
         correction = self.correction
         local = None if correction is None else parallel.local(correction, x.device)
         shares, chosen = route(self.router(x), local, self.config)
-        inner = self._inner(x if self.narrow is None else self.narrow(x), chosen)
+        inner = self._inner(applied(self.narrow, x), chosen)
         mixed = ops.weighted_sum(self.down(inner, chosen), shares)
-        mixed = tensor_parallel.summed(mixed, self.down.weight)
-        mixed = mixed if self.widen is None else self.widen(mixed)
+        mixed = applied(self.widen, tensor_parallel.summed(mixed, self.down.weight))
         return mixed if self.shared is None else mixed + self.shared(x)
 
     def _inner(self, x: Tensor, chosen: Tensor) -> Tensor:

@@ -67,3 +67,8 @@ def head_norm(config: DecoderConfig, heads: int) -> Norm:
         return EachHeadNorm(kind, heads, config.head_dim, eps, has_bias)
     width = config.head_dim * (heads if config.qk_norm == "full" else 1)
     return make_norm(kind, width, eps, has_bias)
+
+
+def applied(part: Module[[Tensor], Tensor] | None, x: Tensor) -> Tensor:
+    """``x`` behind a norm, or another part, that a model may lack."""
+    return x if part is None else part(x)

@@ -6,7 +6,7 @@ from maxtool.architectures.cache_layout import Cache, CacheLayout, Location
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.layer_state import CachedModule, LayerState
 from maxtool.architectures.mlp import ACTIVATIONS
-from maxtool.architectures.normalization import Norm, PlainNorm
+from maxtool.architectures.normalization import Norm, PlainNorm, applied
 from maxtool.architectures.rotary_angles import Turn
 from maxtool.architectures.time_convolution import TimeConvolution, fresh
 from maxtool.dtype import DType
@@ -61,10 +61,10 @@ class SelectiveSpace(CachedModule):
         value = self.activation(mixed)
         position, slot = location
         read, sums = ops.selective_scan(
-            _normed(self.q_norm, self.q(value)),
-            _normed(self.k_norm, self.k(value)),
+            applied(self.q_norm, self.q(value)),
+            applied(self.k_norm, self.k(value)),
             value,
-            ops.softplus(self.step(_normed(self.low_norm, self.low(value)))),
+            ops.softplus(self.step(applied(self.low_norm, self.low(value)))),
             self.rate,
             sums,
             position,
@@ -80,7 +80,3 @@ def _norm(config: DecoderConfig, dim: int) -> Norm | None:
     if config.scan_norm == "none":
         return None
     return RMSNorm(dim, eps) if config.scan_norm == "rms" else PlainNorm("rms", dim, eps)
-
-
-def _normed(norm: Norm | None, x: Tensor) -> Tensor:
-    return x if norm is None else norm(x)
