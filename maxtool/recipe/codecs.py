@@ -19,8 +19,10 @@ from maxtool.recipe.fieldtypes import NEEDS, TYPES
 from maxtool.recipe.label_codecs import LABEL_CODECS
 from maxtool.recipe.latent_codecs import LATENT_CODECS
 from maxtool.recipe.layer_codecs import LAYER_CODECS
+from maxtool.recipe.mixer_codecs import MIXER_CODECS
 from maxtool.recipe.rope_codecs import ROPE_CODECS
 from maxtool.recipe.schema import Spelling
+from maxtool.recipe.state_codecs import STATE_CODECS
 from maxtool.recipe.vision_codecs import VISION_CODECS
 
 CODECS: Mapping[str, Codec] = {
@@ -28,6 +30,8 @@ CODECS: Mapping[str, Codec] = {
     **LABEL_CODECS,
     **LATENT_CODECS,
     **LAYER_CODECS,
+    **MIXER_CODECS,
+    **STATE_CODECS,
     **EXPERT_CODECS,
     **ROPE_CODECS,
     **VISION_CODECS,
