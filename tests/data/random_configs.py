@@ -19,7 +19,6 @@ from tests.data.random_families import (
     LISTED,
     NEWER_ALONE,
     UNSCALED,
-    without,
 )
 from tests.data.random_latent_families import LATENT, LATENT_GRANTED
 from tests.data.random_options import (
@@ -38,6 +37,7 @@ from tests.data.random_options import (
     longrope,
     rope,
     usual,
+    without,
 )
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 
 from hypothesis import strategies as st
 
-from tests.data.random_families import SILU, grouped, without
-from tests.data.random_options import FLAGS, Config, Draw, usual
+from tests.data.random_expert_families import grouped
+from tests.data.random_families import SILU
+from tests.data.random_options import FLAGS, Config, Draw, usual, without
 
 RANKS = st.integers(2, 17)
 WIDTHS = st.integers(1, 9)

@@ -20,6 +20,9 @@ EPS = st.sampled_from([1e-6, 1e-5, 1e-3])
 ACTIVATIONS = st.sampled_from(["silu", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu"])
 FACTORS = st.floats(1.25, 8.0).map(lambda x: round(x, 2))
 FLAGS = st.booleans()
+SQUARED = st.sampled_from(["relu2", "silu", "gelu", "gelu_pytorch_tanh", "relu"])
+SHARES = st.sampled_from([1.0, 0.75, 0.5, 0.25])
+LAYER_NORM = {"rms_norm_eps": "layer_norm_eps"}
 
 
 def heads(draw: Draw, *, explicit: bool = True, shared: bool = True) -> Config:
@@ -124,3 +127,40 @@ def usual(draw: Draw, *, explicit: bool = True, **options: st.SearchStrategy[Any
 def kinds(draw: Draw, layers: int) -> list[str]:
     kind = st.sampled_from(["sliding_attention", "full_attention"])
     return draw(st.lists(kind, min_size=layers, max_size=layers))
+
+
+def renamed(config: Config, names: Mapping[str, str]) -> Config:
+    """A configuration with some keys under the names that a family has for them."""
+    return {names.get(key, key): value for key, value in config.items()}
+
+
+def without(config: Config, *keys: str) -> Config:
+    """A configuration without keys that a family does not know."""
+    return {key: value for key, value in config.items() if key not in keys}
+
+
+def quotient(config: Config) -> Config:
+    """A configuration whose heads make up the hidden size, which says theirs."""
+    size = config["num_attention_heads"] * config["head_dim"]
+    return without(config | {"hidden_size": size}, "head_dim")
+
+
+def partial(draw: Draw, config: Config) -> Config:
+    """A configuration that rotates a share of each head."""
+    dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    share = draw(SHARES)
+    if int(dim * share) % 2:
+        share = 1.0
+    scaled = rope(draw, int(dim * share) // 2)
+    table = scaled.pop("rope_parameters") | {"partial_rotary_factor": share}
+    config = config | {"max_position_embeddings": LONGEST + config["num_hidden_layers"]}
+    return config | scaled | {"rope_parameters": table}
+
+
+def stretched(draw: Draw, config: Config) -> Config:
+    """A configuration whose rotary base a fixed number stretches, or none."""
+    if not draw(FLAGS) or config["head_dim"] <= 2:
+        return config
+    table = {"rope_type": "dynamic", "rope_theta": draw(THETAS), "factor": 1.0}
+    longest = {"max_position_embeddings": LONGEST + config["num_hidden_layers"]}
+    return config | longest | {"rope_parameters": table | {"alpha": draw(st.floats(1.5, 1000.0))}}
