@@ -24,7 +24,7 @@ ENCODERS = "artifact/test_encoders.py::test_check_passes"
 # Each kernel of a CPU, and the test that is run for it.
 KERNELS = {
     "AddPositions": "graph/test_positions.py::test_learned_positions[21-float32]",
-    "CausalAttention": "compiler/kernels/test_attention.py::test_attention[4-2-80-None]",
+    "CachedAttention": "compiler/kernels/test_attention.py::test_attention[4-2-80-None]",
     "BlockAttention": "compiler/kernels/test_block_attention.py"
     "::test_what_numpy_computes[padding-True-True]",
     "CacheWrite": "compiler/test_caches.py"

@@ -40,15 +40,19 @@ def _cached_attention(
     scale: float,
     window: int | None,
     softcap: float | None,
+    causal: bool,
     transposed: bool,
 ) -> Floats:
-    """Attend from queries ``[batch, seq, heads, dim]`` to the keys up to each query's own."""
+    """Attend from queries ``[batch, seq, heads, dim]`` to the keys up to each query's own.
+
+    To those of all queries where it is not causal.
+    """
     first, (_, length, heads, _) = int(position[0]), query.shape
     seen = slice(0, first + length)
     keys = key[..., seen].swapaxes(-1, -2) if transposed else key[:, :, seen]
     queries = first + np.arange(length)[:, None]
     places = np.arange(keys.shape[2])
-    hidden = (places > queries) | (places <= queries - (window or np.inf))
+    hidden = (places > queries) & causal | (places <= queries - (window or np.inf))
     scores = query.swapaxes(1, 2) @ _per_head(keys, heads).swapaxes(-1, -2) * scale
     if softcap is not None:
         scores = softcap * np.tanh(scores / softcap)

@@ -7,7 +7,7 @@ from maxtool.compiler.kernels import requests
 from maxtool.compiler.kernels.cpu.block_attention import fits_blocks
 from maxtool.compiler.kernels.cpu.cpu_requests import (
     BlockAttention,
-    CausalAttention,
+    CachedAttention,
     QuantizedAttention,
     QuantizeQ8,
     SlotAttention,
@@ -21,7 +21,7 @@ from maxtool.graph import Node
 # The order of dimensions that makes transposed keys of others, and others of transposed ones.
 TRANSPOSED = (0, 1, 3, 2)
 # The kernel of each form of attention, and its operands without sinks.
-FORMS = {"attention": (CausalAttention, 4), "slot_attention": (SlotAttention, 5)}
+FORMS = {"attention": (CachedAttention, 4), "slot_attention": (SlotAttention, 5)}
 
 
 def attention_request(node: Node) -> requests.Attention:
@@ -60,7 +60,8 @@ def _attention(function: FunctionLowering, node: Node) -> None:
     if not node.attributes["transposed"]:
         keys = permuted(function, keys, function.sizes(key.shape), TRANSPOSED, key.dtype)
     form, count = FORMS[node.op]
-    request = form(**vars(attention_request(node)), sinks=len(node.inputs) > count)
+    further = {"sinks": len(node.inputs) > count, "causal": node.attributes["causal"]}
+    request = form(**vars(attention_request(node)), **further)
     operands = [function.get(query), keys, *map(function.get, (value, *numbers))]
     sizes = function.sizes(query.shape)
     attended = function.kernel(request, operands, sizes)
@@ -89,6 +90,7 @@ def _quantized_attention(function: FunctionLowering, node: Node) -> None:
         softcap=node.attributes["softcap"],
         slots=DType.int32 in kinds,
         sinks=DType.float32 in kinds,
+        causal=node.attributes["causal"],
     )
     sizes = function.sizes(query.shape)
     attended = function.kernel(request, [*map(function.get, node.inputs)], sizes)

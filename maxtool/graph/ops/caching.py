@@ -75,6 +75,7 @@ def _infer_attention(
     scale: float,  # noqa: ARG001 - part of the operation's signature
     window: int | None,
     softcap: float | None,
+    causal: bool,  # noqa: ARG001
     transposed: bool,
 ) -> tuple[TensorType, ...]:
     require_position(position)
@@ -95,6 +96,7 @@ def _infer_slot_attention(
     scale: float,  # noqa: ARG001 - part of the operation's signature
     window: int | None,
     softcap: float | None,
+    causal: bool,  # noqa: ARG001
     transposed: bool,
 ) -> tuple[TensorType, ...]:
     require_sinks(query, *sinks)
@@ -191,11 +193,12 @@ def attention(
     scale: float,
     window: int | None = None,
     softcap: float | None = None,
+    causal: bool = True,
     transposed: bool = True,
     slot: TensorLike | None = None,
     sinks: TensorLike | None = None,
 ) -> Tensor:
-    """Causal attention with grouped queries.
+    """Attention with grouped queries over a cache, which holds the keys of the queries, too.
 
     Query ``i`` sees the keys ``0 .. position + i``, or the last ``window`` of them.
 
@@ -207,6 +210,9 @@ def attention(
         scale: What scores are multiplied by.
         window: How many keys a query sees at most, its own included.
         softcap: Scores become ``softcap * tanh(score / softcap)``, before any is hidden.
+        causal: Whether a query sees none of the keys behind its own. Otherwise it sees those of all
+            other queries, too, which a window must not be narrower than. CPUs alone have a kernel
+            for this.
         transposed: Whether keys are as above; ``[batch, kv_heads, context, dim]`` otherwise.
         slot: Where it is not None, int32 ``[batch]``: for each row of queries, which one of the
             keys and values it sees, of which there may be any number. Positions are int32
@@ -218,17 +224,20 @@ def attention(
     Returns:
         ``[batch, seq, heads, dim]``.
     """
-    options = {**score_options(scale, window, softcap), "transposed": bool(transposed)}
+    options = {**score_options(scale, window, softcap, causal), "transposed": bool(transposed)}
     further = [] if sinks is None else [sinks]
     if slot is None:
         return apply("attention", query, key, value, position, *further, **options)[0]
     return apply("slot_attention", query, key, value, position, slot, *further, **options)[0]
 
 
-def score_options(scale: float, window: int | None, softcap: float | None) -> dict[str, object]:
+def score_options(
+    scale: float, window: int | None, softcap: float | None, causal: bool
+) -> dict[str, object]:
     """Return what becomes of scores, as attributes of a node."""
     return {
         "scale": float(scale),
         "window": None if window is None or window >= _EVERY else window,
         "softcap": None if softcap is None else float(softcap),
+        "causal": bool(causal),
     }

@@ -40,6 +40,7 @@ def _infer_attention(
     scale: float,  # noqa: ARG001 - part of the operation's signature
     window: int | None,
     softcap: float | None,
+    causal: bool,  # noqa: ARG001
 ) -> tuple[TensorType, ...]:
     slot = [kind for kind in further if kind.dtype is DType.int32]
     require_sinks(query, *(kind for kind in further if kind.dtype is not DType.int32))
@@ -92,10 +93,11 @@ def quantized_attention(
     scale: float,
     window: int | None = None,
     softcap: float | None = None,
+    causal: bool = True,
     slot: TensorLike | None = None,
     sinks: TensorLike | None = None,
 ) -> Tensor:
-    """Causal attention over keys and values in blocks. CPUs alone have a kernel for this.
+    """Attention over keys and values in blocks. CPUs alone have a kernel for this.
 
     Queries are rounded to eight bits too, by a scale for each 32 of their elements.
 
@@ -112,9 +114,10 @@ def quantized_attention(
         scale: What scores are multiplied by.
         window: How many keys a query sees at most.
         softcap: The soft cap of scores.
+        causal: Whether a query sees none of the keys behind its own.
         slot: Which rows of keys and values are seen.
         sinks: The score of one more key of each head.
     """
     places = [position, *(each for each in (slot, sinks) if each is not None)]
-    options = score_options(scale, window, softcap)
+    options = score_options(scale, window, softcap, causal)
     return apply("quantized_attention", query, *key, *value, *places, **options)[0]

@@ -42,6 +42,7 @@ def reference(
     window: int | None,
     cap: float | None = None,
     sinks: np.ndarray | None = None,
+    causal: bool = True,
 ) -> np.ndarray:
     """q[batch, seq, heads, d]; k and v [batch, keys, kv_heads, d]; by the definition."""
     q, k, v = (array.astype("f8") for array in (q, k, v))
@@ -51,7 +52,8 @@ def reference(
     scores = scores if cap is None else cap * np.tanh(scores / cap)
     query = position + np.arange(q.shape[1])[:, None]
     key = np.arange(k.shape[1])[None]
-    seen = (key <= query) & (key > query - (window or 1 << 40))
+    seen = (key <= query) | (not causal)
+    seen &= key > query - (window or 1 << 40)
     scores = np.where(seen, scores, -np.inf)
     top = scores.max(-1, keepdims=True)
     weights = np.exp(scores - top)
@@ -256,4 +258,24 @@ def test_sinks_take_their_share(window: int | None) -> None:
         where = np.array([position], "i4")
         actual = call(function, q, *caches(k, v, context), where, sinks, shape=q.shape)
         expected = reference(q, k, v, position, window, sinks=sinks)
+        assert error(actual, expected) < BOUND, (batch, seq, position)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("window", [None, 130, 141])
+def test_queries_that_see_each_other(window: int | None, dtype: str) -> None:
+    """All keys of a call are seen by all of its queries; a window hides some before them."""
+    heads, kv_heads, dim = 6, 2, 20
+    function = compiled(
+        attention, TILE, heads, kv_heads, dim, dim**-0.5, window, None, dtype, causal=False
+    )
+    for batch, seq, position, context in CALLS:
+        keys = position + seq
+        q = 2 * normal(1, batch, seq, heads, dim)
+        k, v = (
+            normal(seed, batch, keys, kv_heads, dim).astype(dtype).astype("f4") for seed in (2, 3)
+        )
+        where = np.array([position], "i4")
+        actual = call(function, q, *caches(k, v, context, dtype), where, shape=q.shape)
+        expected = reference(q, k, v, position, window, causal=False)
         assert error(actual, expected) < BOUND, (batch, seq, position)

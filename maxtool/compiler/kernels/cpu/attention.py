@@ -1,4 +1,4 @@
-"""Causal attention over a cache, or over the sequence itself, with grouped heads and windows.
+"""Attention over a cache, or over the sequence itself, with grouped heads and windows.
 
 A task is a tile of rows that share a key head; a row is one query of one head. Keys come in blocks:
 scores of a block, their running maximum and sum (the online softmax), then the block's values.
@@ -45,15 +45,19 @@ def attention(
     softcap: float | None = None,
     dtype: str = "float32",
     sinks: bool = False,
+    causal: bool = True,
 ) -> b.PrimFunc:
-    """Build causal attention over keys and values in ``dtype``.
+    """Build attention over keys and values in ``dtype``.
 
     Parameters of the kernel: q[batch, seq, heads, head_dim], k[batch, kv_heads, head_dim, context],
     v[batch, kv_heads, context, head_dim], position[1] int32, y like q. Query i sees the keys 0 to
-    position + i, and with a window only the last ``window`` of them; its own position included.
-    With ``sinks``, sink[heads] before y has the score of one more key of each head.
+    position + i, and with a window only the last ``window`` of them; its own position included. One
+    that is not ``causal`` sees those of all queries, too. With ``sinks``, sink[heads] before y has
+    the score of one more key of each head.
     """
-    options = Options(heads, kv_heads, head_dim, scale, window, softcap, dtype, tile, sinks=sinks)
+    options = Options(
+        heads, kv_heads, head_dim, scale, window, softcap, dtype, tile, sinks=sinks, causal=causal
+    )
     return _built(f"attention_{heads}_{kv_heads}_{head_dim}", options, has_slots=False)
 
 
@@ -67,6 +71,7 @@ def slot_attention(
     softcap: float | None = None,
     dtype: str = "float32",
     sinks: bool = False,
+    causal: bool = True,
 ) -> b.PrimFunc:
     """Build the same over a cache with slots, of which each row of the batch has one.
 
@@ -74,7 +79,9 @@ def slot_attention(
     v[slots, kv_heads, context, head_dim], position[batch] int32 and slot[batch] int32 of each row,
     y like q. A slot outside the cache stands for its first or last one.
     """
-    options = Options(heads, kv_heads, head_dim, scale, window, softcap, dtype, tile, sinks=sinks)
+    options = Options(
+        heads, kv_heads, head_dim, scale, window, softcap, dtype, tile, sinks=sinks, causal=causal
+    )
     return _built(f"slot_attention_{heads}_{kv_heads}_{head_dim}", options, has_slots=True)
 
 
@@ -88,6 +95,7 @@ def quantized_attention(
     softcap: float | None = None,
     slots: bool = False,
     sinks: bool = False,
+    causal: bool = True,
 ) -> b.PrimFunc:
     """Build the same, or ``slot_attention``, over keys and values in blocks of Q8_0.
 
@@ -97,7 +105,17 @@ def quantized_attention(
     """
     machine = instruction_set(target)
     options = Options(
-        heads, kv_heads, head_dim, scale, window, softcap, QUANTS, target.tile, machine, sinks
+        heads,
+        kv_heads,
+        head_dim,
+        scale,
+        window,
+        softcap,
+        QUANTS,
+        target.tile,
+        machine,
+        sinks,
+        causal,
     )
     into = "_slots" if slots else ""
     name = f"quantized_attention_{heads}_{kv_heads}_{head_dim}{into}"
@@ -193,8 +211,8 @@ def _start(kernel: AttentionKernel, index: b.Expr, tiles: b.Expr) -> AttentionTa
 def _run(task: AttentionTask, parts: b.Expr, part: b.Expr) -> None:
     """Walk this part's share of the blocks of keys that any row of the tile sees."""
     options = task.options
-    last = b.quotient(task.first + task.rows - 1, options.group)
-    end = b.index(b.least(task.position + last + 1, task.kernel.context))
+    last = task.last_key(task.first + task.rows - 1)
+    end = b.index(b.least(last + 1, task.kernel.context))
     begin = b.integer(0)
     if options.window is not None:
         lowest = task.position + b.quotient(task.first, options.group) - (options.window - 1)

@@ -35,6 +35,7 @@ class Options:
     tile: RegisterTile
     integers: InstructionSet | None = None  # for keys and values in blocks of Q8_0
     sinks: bool = False  # whether each head has the score of one more key
+    causal: bool = True  # whether a query sees none of the keys behind its own
 
     @property
     def group(self) -> int:
@@ -122,10 +123,11 @@ class AttentionTask:
     def softmax_row(self, r: b.Expr, base: b.Expr) -> None:
         """Hide what a row may not see, then update its maximum, its sum and its values' scale."""
         width = self.options.tile.width
-        query = b.index(b.quotient(self.first + r, self.options.group))
-        seen = b.index(T.Cast("int32", self.position + query - base))
+        row = self.first + r
+        own = b.index(T.Cast("int32", self.own_key(row) - base))
+        last = own if self.options.causal else b.index(T.Cast("int32", self.last_key(row) - base))
         pieces = b.widths(KEYS, width)
-        scores = [self._visible(r, seen, offset) for offset, _ in pieces]
+        scores = [self._visible(r, own, last, offset) for offset, _ in pieces]
         highest = scores[0]
         for score in scores[1:]:
             highest = T.max(highest, score)
@@ -143,15 +145,23 @@ class AttentionTask:
             value = b.load(self.out, (r, offset), part) * b.splat(shrink, part)
             b.store(self.out, value, (r, offset), part)
 
-    def _visible(self, r: b.Expr, seen: b.Expr, offset: int) -> b.Expr:
-        """A vector of scores, hidden outside the row's range; ``seen`` is the last key's index."""
+    def own_key(self, row: b.Expr) -> b.Expr:
+        """The key of a row's own query."""
+        return self.position + b.quotient(row, self.options.group)
+
+    def last_key(self, row: b.Expr) -> b.Expr:
+        """The last key that a row sees."""
+        return self.own_key(row) if self.options.causal else self.position + self.kernel.seq - 1
+
+    def _visible(self, r: b.Expr, own: b.Expr, last: b.Expr, offset: int) -> b.Expr:
+        """A vector of scores, hidden outside the row's range: by its own key and the last one."""
         width = self.options.tile.width
         score = self._capped(b.load(self.scores, (r, offset), width))
         index = T.ramp(b.int32(offset), b.int32(1), width)
         hidden = b.splat(HIDDEN, width)
-        score = T.Select(index <= b.splat(seen, width), score, hidden)
+        score = T.Select(index <= b.splat(last, width), score, hidden)
         if self.options.window is not None:
-            score = T.Select(index > b.splat(seen - self.options.window, width), score, hidden)
+            score = T.Select(index > b.splat(own - self.options.window, width), score, hidden)
         return b.let(score)
 
     def _capped(self, score: b.Expr) -> b.Expr:
@@ -186,23 +196,20 @@ class AttentionTask:
 
     def _seen_by_all(self, row: b.Expr, base: b.Expr, count: b.Expr) -> tuple[b.Expr, b.Expr]:
         """Keys of the block that every row of a register tile sees: the first, and the end."""
-        lowest, highest = (self._last_seen(row + r, base) for r in (0, TILE_ROWS - 1))
-        end = b.index(b.greatest(b.least(lowest + 1, count), 0))
+        rows = self.first + row, self.first + row + (TILE_ROWS - 1)
+        end = b.index(b.greatest(b.least(self.last_key(rows[0]) - base + 1, count), 0))
         if self.options.window is None:
             return b.integer(0), end
-        begin = b.greatest(highest - (self.options.window - 1), 0)
+        begin = b.greatest(self.own_key(rows[1]) - base - (self.options.window - 1), 0)
         return b.index(b.least(begin, end)), end
-
-    def _last_seen(self, row: b.Expr, base: b.Expr) -> b.Expr:
-        """The last key that a row sees, counted from the first of the block."""
-        return self.position + b.quotient(self.first + row, self.options.group) - base
 
     def _sees(self, row: b.Expr, base: b.Expr, i: b.Expr) -> b.Expr:
         """Return whether a row sees a key of the block."""
-        last = b.index(self._last_seen(row, base))
+        last = b.index(self.last_key(self.first + row) - base)
         if self.options.window is None:
             return i <= last
-        return tirx.all(i <= last, i > last - self.options.window)
+        own = b.index(self.own_key(self.first + row) - base)
+        return tirx.all(i <= last, i > own - self.options.window)
 
     def _weigh(
         self,

@@ -31,7 +31,7 @@ from maxtool.compiler.kernels.shared import on_backend
 
 # Kernels whose inner loops are as wide as the register tile, or as a vector register.
 KERNELS: tuple[Row, ...] = (
-    row_with(RegisterTile, c.CausalAttention)(attention),
+    row_with(RegisterTile, c.CachedAttention)(attention),
     row_with(RegisterTile, c.BlockAttention)(block_attention),
     row_with(RegisterTile, c.DepthwiseConvolution)(depthwise_convolution),
     row_with(RegisterTile, c.DirectConvolution)(direct_convolution),

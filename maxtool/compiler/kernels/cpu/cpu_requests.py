@@ -121,13 +121,15 @@ class QuantizedAttention(Request):
     softcap: float | None
     slots: bool  # whether each row of the batch says which one of the cache it sees
     sinks: bool = False
+    causal: bool = True
 
 
-class CausalAttention(Attention):
+class CachedAttention(Attention):
     """Attention over a cache with a row for each text."""
 
     sinks: bool = False  # whether each head has the score of one more key, whose value is zero
+    causal: bool = True  # whether a query sees none of the keys behind its own
 
 
-class SlotAttention(CausalAttention):
+class SlotAttention(CachedAttention):
     """Attention over a cache with slots, of which each row of the batch has one."""
