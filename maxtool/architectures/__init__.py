@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from maxtool.architectures import built_decoder, encoder, image_encoder, speech
+from maxtool.architectures import built_decoder, encoder, image_encoder, image_text, speech
 from maxtool.architectures.cache_layout import CacheLayout
 from maxtool.architectures.decoder import CPU_FORM, Decoder
 from maxtool.architectures.decoder_config import DecoderConfig
@@ -32,6 +32,7 @@ ARCHITECTURES: dict[str, Builder] = {
     "decoder": built_decoder.build,
     "encoder": encoder.build,
     "image_encoder": image_encoder.build,
+    "image_text": image_text.build,
     "speech": speech.build,
 }
 
@@ -62,8 +63,8 @@ def build(
     if builder is None:
         known = ", ".join(dict.fromkeys([*ARCHITECTURES, *installed_names()]))
         raise ConfigurationError(f"no architecture {architecture!r}", hint=f"there are: {known}")
-    if builder is built_decoder.build:
-        return built_decoder.build(config, dtype, context, form, draws)
+    if builder is built_decoder.build or builder is image_text.build:
+        return builder(config, dtype, context, form, draws)
     if builder is speech.build:
         return speech.build(config, dtype, context, form)
     return builder(config, dtype, context)

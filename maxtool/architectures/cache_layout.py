@@ -36,6 +36,8 @@ class CacheLayout:
     # Texts that a state holds side by side, each in a slot of its own. With a single one caches are
     # for any batch of texts that go on together.
     slots: int = 1
+    # Whether a token sees none of those behind it that are read in the same call.
+    causal: bool = True
 
     @property
     def rows(self) -> DimLike:
@@ -116,7 +118,7 @@ class CacheLayout:
     ) -> Tensor:
         """Attention of queries ``[batch, seq, heads, head_dim]`` to what a cache holds."""
         position, slot = location
-        options |= {"slot": slot}
+        options |= {"slot": slot, "causal": self.causal}
         if self.is_quantized:
             key, key_scale, value, value_scale = cache
             keys, values = (key, key_scale), (value, value_scale)

@@ -255,11 +255,15 @@ class Decoder(Module[[Tensor], Tensor]):
         check_split(self.config, count)
         return tensor_parallel.traced_device(self, count)
 
-    @contextmanager
-    def unrounded(self) -> Iterator[None]:
+    def unrounded(self) -> AbstractContextManager[None]:
         """Trace graphs with a cache in float32 in this block."""
+        return self._formed(replace(self.form, dtype=DType.float32))
+
+    @contextmanager
+    def _formed(self, other: CacheLayout) -> Iterator[None]:
+        """Trace graphs with a cache of another form in this block."""
         form = self.form
-        self._set_form(replace(form, dtype=DType.float32))
+        self._set_form(other)
         try:
             yield
         finally:
@@ -284,12 +288,16 @@ class Decoder(Module[[Tensor], Tensor]):
 
     def _hidden(self, input_ids: Tensor, location: Location, cache: list[Cache]) -> Tensor:
         """The normalised hidden state ``[batch, seq, hidden]``."""
-        position, _ = location
         x = scaled(self.embed(input_ids), self.config.embed_scale)
         x = applied(self.embed_norm, applied(self.project_in, x))
         if self.config.position == "learned":
-            x = self.position(x, position)
-        turns = self._turned(input_ids, position)
+            x = self.position(x, location[0])
+        return self._read(x, self._turned(input_ids, location[0]), location, cache)
+
+    def _read(
+        self, x: Tensor, turns: Sequence[Turn], location: Location, cache: list[Cache]
+    ) -> Tensor:
+        """The normalised hidden state behind the vectors ``[batch, seq, hidden]`` of tokens."""
         for index, layer in enumerate(self.layers):
             kept = cache[index] if cache else None
             x, _ = layer(x, turns[index], location, kept)

@@ -19,6 +19,7 @@ from maxtool.architectures import (
     graph_of,
 )
 from maxtool.architectures.image_encoder import PIXELS
+from maxtool.architectures.image_text import ImageTextDecoder
 from maxtool.architectures.speech import FEATURES
 from maxtool.artifact import batch, cache_type, devices, original_model
 from maxtool.artifact import check as parity
@@ -37,6 +38,7 @@ from maxtool.artifact.matrix_types import (
     remarks,
 )
 from maxtool.artifact.original_image_model import OriginalImageModel
+from maxtool.artifact.original_image_text_model import OriginalImageTextModel
 from maxtool.artifact.original_model import OriginalModel
 from maxtool.artifact.original_speech_model import OriginalSpeechModel
 from maxtool.artifact.planned import Planned, check_place, target_of
@@ -57,7 +59,7 @@ from maxtool.recipe.naming import check_name, model_name
 from maxtool.recipe.recipe_files import RECIPE_SUFFIX, is_shipped
 from maxtool.recipe.schema import Tolerance
 from maxtool.runtime.loader.recorded_checks import Runner
-from maxtool.runtime.loader.specs import IMAGE, TRANSCRIBE
+from maxtool.runtime.loader.specs import IMAGE, LOOK, TRANSCRIBE
 from maxtool.tokenizer import Tokenizer
 from maxtool.weights import Checkpoint, open_checkpoint
 from maxtool.weights.files_read import files_noted, named
@@ -165,6 +167,8 @@ class Build(Planned):
         if self.request.against == parity.GRAPH:
             return parity.GRAPHS
         kind = ORIGINALS.get(self.contents.identity["task"], OriginalModel)
+        if isinstance(self.module, ImageTextDecoder):
+            kind = OriginalImageTextModel
         make = partial(kind, checkpoint=self.plan.checkpoint)
         return parity.Reference(parity.TRANSFORMERS, make)
 
@@ -282,7 +286,7 @@ def _contents(
 def task_of(entries: Iterable[Entry]) -> str | None:
     """The task of a model of these entries; None if it is called with arrays alone."""
     listed = list(entries)
-    inputs = {name for entry in listed for name in entry.inputs}
+    inputs = {name for entry in listed if entry.name != LOOK for name in entry.inputs}
     for name in TASKS_OF_INPUTS.keys() & inputs:
         return TASKS_OF_INPUTS[name]
     return next(filter(None, (TASKS.get(entry.name) for entry in listed)), None)

@@ -16,7 +16,13 @@ import numpy as np
 
 from maxtool.artifact import check_lengths
 from maxtool.artifact.allowed_error import with_rounding
-from maxtool.artifact.check_calls import CACHED, in_turn_calls, slotted_calls
+from maxtool.artifact.check_calls import (
+    CACHED,
+    ILLUSTRATED,
+    illustrated_calls,
+    in_turn_calls,
+    slotted_calls,
+)
 from maxtool.artifact.check_inputs import draw
 from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.artifact.graph_outputs import GraphRunner
@@ -27,8 +33,9 @@ from maxtool.runtime import loader
 from maxtool.runtime.loader import recorded_checks
 from maxtool.runtime.loader.comparison import Comparison, Tolerance
 from maxtool.runtime.loader.errors import DoesNotFit
+from maxtool.runtime.loader.image_entries import PIXELS
 from maxtool.runtime.loader.recorded_checks import RecordedCall, RecordedCheck, Runner
-from maxtool.runtime.loader.specs import ENCODE
+from maxtool.runtime.loader.specs import ENCODE, LOOK
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -186,7 +193,7 @@ def _asked(contents: Contents, length: int, allowed: Tolerance) -> Iterator[Reco
     functions = {function.name: function for function in contents.functions}
     in_turn = CACHED if functions.keys() >= set(CACHED) else ()
     for name, function in functions.items():
-        if name in in_turn or name in DRAWING:
+        if name in (*in_turn, *DRAWING, LOOK):
             continue
         few = min(length, check_lengths.TOKENS) if _is_large(function, length) else length
         call = RecordedCall(name, draw(contents, function, few))
@@ -201,6 +208,15 @@ def _asked(contents: Contents, length: int, allowed: Tolerance) -> Iterator[Reco
         if (encode := functions.get(ENCODE)) is not None:
             calls.insert(0, RecordedCall(ENCODE, draw(contents, encode, length)))
         yield RecordedCheck(" and ".join(CACHED), calls, "logits", NOTHING, allowed)
+    if (look := functions.get(LOOK)) is not None:
+        drawn = draw(contents, functions[CACHED[0]], ILLUSTRATED)["input_ids"]
+        facts: Any = contents.facts["image_tokens"]
+        ids = np.where(drawn == facts["token"], 0, drawn)  # one that stands for an image
+        pixels = draw(contents, look, 1)[PIXELS]
+        (seen,) = look.output_types.values()
+        slots = int(str(contents.facts.get("batch", 1)))
+        calls = illustrated_calls(ids, pixels, int(seen.shape[1]), slots)
+        yield RecordedCheck("a text with an image", calls, "logits", NOTHING, allowed)
 
 
 NOTHING: Array = np.zeros(0)

@@ -8,12 +8,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from maxtool.runtime.loader.image_entries import PIXELS
 from maxtool.runtime.loader.recorded_checks import RecordedCall
+from maxtool.runtime.loader.specs import LOOK
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
 CACHED = ("prefill", "decode")
 """Functions that are called in turn."""
+ILLUSTRATED = 6
+"""Tokens of a text around an image."""
 MOST_ROWS = 24
 """Rows of the last call, which goes on with all texts: enough for the kernels of many rows."""
 
@@ -25,10 +29,32 @@ def in_turn_calls(ids: Array, decoded: int) -> list[RecordedCall]:
     return [
         RecordedCall(
             CACHED[start > 0],
-            {"input_ids": ids[:, start:stop], "position": np.array([start], np.int32)},
+            {"input_ids": ids[:, start:stop], **_position(start)},
         )
         for start, stop in pairwise([*starts, length])
     ]
+
+
+def illustrated_calls(ids: Array, pixels: Array, count: int, slots: int) -> list[RecordedCall]:
+    """The beginning of a text, an image of ``count`` tokens behind it, and the rest of the text.
+
+    ``ids`` are ``[1, tokens]``; the last token comes by itself. Of several slots it is the last.
+    """
+    few = ids.shape[1] // 3
+    parts = (("prefill", ids[:, :few]), ("prefill", ids[:, few:-1]), ("decode", ids[:, -1:]))
+    slot = {"slot": np.array([slots - 1], np.int32)} if slots > 1 else {}
+    calls, at = [], 0
+    for entry, some in parts:
+        calls.append(RecordedCall(entry, {"input_ids": some, **_position(at), **slot}))
+        at += some.shape[1]
+        if len(calls) == 1:
+            calls.append(RecordedCall(LOOK, {PIXELS: pixels, **_position(at), **slot}))
+            at += count
+    return calls
+
+
+def _position(at: int) -> dict[str, Array]:
+    return {"position": np.array([at], np.int32)}
 
 
 def slotted_calls(calls: Sequence[RecordedCall], slots: int) -> Iterator[RecordedCall]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from maxtool.architectures.image_encoder import ImageEncoder
+from maxtool.architectures.image_text import ImageTextDecoder
 from maxtool.artifact import image_processor
 from maxtool.artifact.request import Request
 from maxtool.errors import UsageError
@@ -34,13 +35,14 @@ def input_size(request: Request, planned: Plan) -> int | None:
 
 def image_facts(planned: Plan, module: object) -> tuple[Mapping[str, Any], list[str]]:
     """The facts ``image`` and ``labels``, those there are; and what to tell."""
-    if not isinstance(module, ImageEncoder):
+    encoder = module.vision if isinstance(module, ImageTextDecoder) else module
+    if not isinstance(encoder, ImageEncoder):
         return {}, []
-    facts = {"labels": labels} if (labels := _labels(planned, module.config.n_labels)) else {}
+    facts = {"labels": labels} if (labels := _labels(planned, encoder.config.n_labels)) else {}
     steps = image_processor.read(planned.checkpoint.folder)
-    if steps is None or module.config.n_channels != RGB:
+    if steps is None or encoder.config.n_channels != RGB:
         return facts, [_without(steps is None)]
-    side = module.config.side
+    side = encoder.config.side
     fitted = image_processor.resized(steps, side)
     told = [] if fitted == steps else [f"images are made {side} pixels wide and high"]
     if steps.result is None:

@@ -48,6 +48,7 @@ CLASSES: Mapping[str, Mapping[str, Any]] = {
     "DeiT": {**_VIT, "size": 256, "resample": 3, "do_center_crop": True},
     "Siglip": {**_VIT, "resample": 3, "default_to_square": False, "do_convert_rgb": True},
     "CLIP": _CLIP,
+    "Gemma3": {**_VIT, "do_convert_rgb": True},
     "Bit": _CLIP,
 }
 ENDINGS = ("ImageProcessorFast", "ImageProcessorPil", "ImageProcessor", "FeatureExtractor")
@@ -60,6 +61,7 @@ image_std do_convert_rgb default_to_square
 IGNORED = """
 _processor_class _valid_processor_keys processor_class data_format input_data_format device
 return_tensors disable_grouping image_seq_length backend
+pan_and_scan_min_crop_size pan_and_scan_max_num_crops pan_and_scan_min_ratio_to_activate
 """
 KNOWN = frozenset((*STEPS.split(), *IGNORED.split(), *NAMED))
 

@@ -74,7 +74,7 @@ def _names(model: LanguageModel, named: str | None, *, head: bool) -> dict[str, 
     """GGUF's names of the matrices to watch, as the recipe that the model was compiled by has."""
     from maxtool.errors import ModelMismatch
     from maxtool.evaluation.column_squares import candidates
-    from maxtool.recipe import load_recipe
+    from maxtool.recipe import load_recipe, written_by
     from maxtool.recipe.matrix_names import weighed_matrices
     from maxtool.recipe.recipe_files import recipe_names
 
@@ -85,7 +85,8 @@ def _names(model: LanguageModel, named: str | None, *, head: bool) -> dict[str, 
     if recipe is None and own not in recipe_names():
         what = f"the model was compiled by the recipe {own!r:.80}, which maxtool does not come with"
         raise ModelMismatch(what, file=model.folder, hint="name its file with --recipe")
-    return weighed_matrices(load_recipe(recipe or str(own)), candidates(model.loaded), head=head)
+    part = written_by(load_recipe(recipe or str(own)), "gguf")
+    return weighed_matrices(part, candidates(model.loaded), head=head)
 
 
 def _ids(model: LanguageModel, text: Path | None, tokens: Path | None) -> NDArray[np.int64]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from maxtool.conversion.output_tensors import plain
 from maxtool.errors import ModelMismatch
 from maxtool.quantization.codec import dequantize
-from maxtool.recipe import OutputTensor, Plan, emissions, find_recipe, plan
+from maxtool.recipe import OutputTensor, Plan, emissions, find_recipe, plan, written_by
 from maxtool.recipe.gathered_rows import Gathered, gathered
 from maxtool.recipe.load import dialect
 from maxtool.recipe.plan import shown
@@ -57,7 +57,7 @@ def paired(left: Checkpoint, right: Checkpoint, pattern: str | None = None) -> P
 
 def _planned(checkpoint: Checkpoint) -> Plan:
     """A checkpoint matched with the recipe that it fits."""
-    planned = plan(find_recipe(checkpoint), checkpoint)
+    planned = plan(written_by(find_recipe(checkpoint), "gguf"), checkpoint)
     if problems := shown(planned.misfits()):
         what = f"the tensors do not fit the recipe {planned.recipe.name}"
         raise ModelMismatch(what, file=checkpoint.path, problems=problems)

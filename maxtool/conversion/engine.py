@@ -51,6 +51,7 @@ from maxtool.recipe import (
     find_recipe,
     load_recipe,
     plan,
+    written_by,
     written_keys,
 )
 from maxtool.recipe.quantized_types import QuantizedTypes
@@ -253,11 +254,12 @@ def _recast(tensors: list[TensorSource], quantized: QuantizedTypes) -> bool:
 
 def _matched(checkpoint: Checkpoint, request: Request) -> Plan:
     """The source, matched with its recipe, which must be able to say the target's dialect."""
-    recipe = load_recipe(request.recipe) if request.recipe else find_recipe(checkpoint)
+    asked, target = request.recipe, DIALECT[request.target]
+    recipe = load_recipe(asked) if asked else written_by(find_recipe(checkpoint), target)
     planned = plan(recipe, checkpoint, ignore=request.ignore)
     planned.check()
-    if planned.dialect != DIALECT[request.target]:
-        written_keys(recipe, DIALECT[request.target], planned.config)
+    if planned.dialect != target:
+        written_keys(recipe, target, planned.config)
     return planned
 
 

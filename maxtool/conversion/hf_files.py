@@ -32,9 +32,10 @@ def from_huggingface(
 ) -> dict[str, bytes]:
     """Every small file of the source folder as it stands; only the element type is told anew."""
     config = dict(plan.checkpoint.config or {})
-    if plan.recipe.section:  # the whole describes more than is written
+    if plan.recipe.section and not plan.recipe.language_model:  # more is described than written
         ids = {key: config[key] for key in ID_KEYS if key in config}
         config = nested(written_keys(plan.recipe, "hf", plan.config)) | ids
+        config.pop(sentence_transformers.TABLE, None)  # of which there are files
     config |= {HF_NAME: name} if name else {}
     present = [key for key in DTYPE_KEYS if key in config] or DTYPE_KEYS[:1]
     config.update(dict.fromkeys(present, dtype_name(specs)))

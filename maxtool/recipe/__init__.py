@@ -2,7 +2,7 @@
 
 from maxtool.recipe.bind import BoundRule, OutputTensor, bind, emissions, left_out
 from maxtool.recipe.computed import computed_tensors
-from maxtool.recipe.load import find_recipe, load_recipe
+from maxtool.recipe.load import find_recipe, load_recipe, written_by
 from maxtool.recipe.match_checkpoint import declared_shapes, plan
 from maxtool.recipe.plan import Binding, Plan
 from maxtool.recipe.read_config import ResolvedConfig, resolve_config
@@ -32,6 +32,7 @@ __all__ = [
     "recipe_names",
     "recognise",
     "resolve_config",
+    "written_by",
     "written_keys",
     "written_notes",
 ]

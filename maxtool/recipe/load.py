@@ -98,6 +98,12 @@ def find_recipe(checkpoint: Checkpoint) -> Recipe:
     return load_recipe(max(asked, key=asked.__getitem__))
 
 
+def written_by(recipe: Recipe, dialect: Dialect) -> Recipe:
+    """The recipe by which a model is written: that of its language model in some dialects."""
+    is_part = recipe.language_model and not recipe.knows(dialect)
+    return load_recipe(recipe.language_model) if is_part else recipe
+
+
 def check_model(checkpoint: Checkpoint) -> None:
     """Refuse a checkpoint that is none of a model with a configuration.
 

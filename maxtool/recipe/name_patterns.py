@@ -134,8 +134,8 @@ def _spelled(renames: Sequence[Rename], name: str) -> str:
 
 
 def is_among(name: str, names: Iterable[str]) -> bool:
-    """Return whether a name is one of others, in any layer where it has ``{layer}``."""
-    if "{" not in name:
+    """Return whether a name is one of others, in any layer where it has ``{layer}``, or ``*``."""
+    if not {*name} & {*"{*"}:
         return name in names
     pattern = Pattern(name)
     return any(pattern.match(other) is not None for other in names)

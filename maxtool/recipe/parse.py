@@ -16,12 +16,12 @@ from maxtool.recipe.schema import DIALECTS, Dialect
 T = TypeVar("T")
 
 REQUIRED = ("schema", "name", "architecture", "match", "config", "weights")
-TEXTS = frozenset({"schema", "name", "architecture", "section"})
+TEXTS = frozenset({"schema", "name", "architecture", "section", "language_model"})
 SECTIONS = frozenset(
     {
         *REQUIRED,
-        *("section", "tables", "expect", "constants", "order", "computed", "aside"),
-        *("entries", "check"),
+        *("section", "language_model", "tables", "expect", "constants", "order", "computed"),
+        *("aside", "entries", "check"),
     }
 )
 ASIDE_KEYS = frozenset({"note", "keys", "tensors"})
@@ -50,6 +50,7 @@ def parse(data: Table, file: Path, problems: Problems) -> schema.Recipe | None:
         file=file,
         architecture=problems.text("architecture", data["architecture"]),
         section=problems.string("section", data, "section"),
+        language_model=problems.string("language_model", data, "language_model"),
         match=_by_dialect("match", tables["match"], problems, _match),
         tables=names,
         fields=parse_fields.fields(tables["config"], names, problems),

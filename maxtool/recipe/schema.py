@@ -156,6 +156,7 @@ class Recipe:
     file: Path
     architecture: str  # the class that is built
     section: str  # the table of a config.json that describes the model, when it is not the whole
+    language_model: str  # the recipe of that part, by which a dialect without the whole is written
     match: Mapping[Dialect, Match]
     tables: Mapping[str, tuple[str, ...]]  # the names that a table of a config.json has had
     fields: Mapping[str, Field]

@@ -34,6 +34,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "vit-unsized": ("ViT", {"do_resize": False, "do_center_crop": True, "crop_size": 30}),
     **{f"filter-{n}": ("ViT", {"size": SQUARE, "resample": n}) for n in range(6)},
     "siglip": ("Siglip", {"size": SQUARE}),
+    "gemma3": ("Gemma3", {"size": SQUARE, "do_pan_and_scan": None, "image_seq_length": 9}),
     "clip": ("CLIP", {"size": {"shortest_edge": 14}, "crop_size": SQUARE}),
     "clip-old": (
         "CLIP",

@@ -27,6 +27,7 @@ ENTRIES = {
     "decoder": {"forward", "prefill", "decode", "embed"},
     "encoder": {"forward", "embed", "classify"},
     "image_encoder": {"forward", "embed", "classify"},
+    "image_text": {"forward", "prefill", "decode", "embed", "look"},
     "speech": {"encode", "prefill", "decode"},
 }
 

@@ -23,6 +23,7 @@ from tests.variants.classifier_faults import ClassifierCase
 from tests.variants.damage import ancestors, damaged, damages, heirs, tables
 from tests.variants.equivalent import EQUIVALENT
 from tests.variants.image_faults import ImageCase
+from tests.variants.image_text_faults import ImageTextCase
 from tests.variants.judge import Judge
 from tests.variants.mutations import Mutation, Table
 from tests.variants.recorded_faults import RecordedCase, RecordedJudge
@@ -33,7 +34,7 @@ FOLDER = (recipe_file("llama") or Path()).parent
 RECIPES = sorted(file.stem for file in FOLDER.glob("*.toml"))
 SAMPLE, SEED = 3, 13
 # Cases of models that are not models of texts, by their architecture.
-RECORDED = {"image_encoder": ImageCase, "speech": SpeechCase}
+RECORDED = {"image_encoder": ImageCase, "image_text": ImageTextCase, "speech": SpeechCase}
 # Heads of models of texts, which have recordings besides those of the model.
 HEADS = {"encoder": ClassifierCase}
 

@@ -60,6 +60,7 @@ class Attention(Request):
     scale: float  # of the scores, usually ``head_dim ** -0.5``
     window: int | None  # keys that a query sees at most
     softcap: float | None  # scores become ``softcap * tanh(score / softcap)``
+    causal: bool  # whether a query sees none of the keys behind its own
     dtype: str
 
 

@@ -34,6 +34,7 @@ def attention_request(node: Node) -> requests.Attention:
         scale=node.attributes["scale"],
         window=node.attributes["window"],
         softcap=node.attributes["softcap"],
+        causal=node.attributes["causal"],
         dtype=key.dtype.value,
     )
 
@@ -60,8 +61,7 @@ def _attention(function: FunctionLowering, node: Node) -> None:
     if not node.attributes["transposed"]:
         keys = permuted(function, keys, function.sizes(key.shape), TRANSPOSED, key.dtype)
     form, count = FORMS[node.op]
-    further = {"sinks": len(node.inputs) > count, "causal": node.attributes["causal"]}
-    request = form(**vars(attention_request(node)), **further)
+    request = form(**vars(attention_request(node)), sinks=len(node.inputs) > count)
     operands = [function.get(query), keys, *map(function.get, (value, *numbers))]
     sizes = function.sizes(query.shape)
     attended = function.kernel(request, operands, sizes)

@@ -211,8 +211,7 @@ def attention(
         window: How many keys a query sees at most, its own included.
         softcap: Scores become ``softcap * tanh(score / softcap)``, before any is hidden.
         causal: Whether a query sees none of the keys behind its own. Otherwise it sees those of all
-            other queries, too, which a window must not be narrower than. CPUs alone have a kernel
-            for this.
+            other queries, too, which a window must not be narrower than.
         transposed: Whether keys are as above; ``[batch, kv_heads, context, dim]`` otherwise.
         slot: Where it is not None, int32 ``[batch]``: for each row of queries, which one of the
             keys and values it sees, of which there may be any number. Positions are int32

@@ -7,12 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .bounded import answer_of
 from .errors import BadInput, DoesNotFit, MachineLacks, reading
 from .manifest import Manifest
 from .tokens import check_length, check_text, check_tokens, encoded, most_bytes, too_long
+
+if TYPE_CHECKING:
+    from .illustrated import Illustrations
 
 Message = Mapping[str, object]
 
@@ -111,7 +114,10 @@ class ChatEncoder:
         template: ChatTemplate,
         tokenizer: Any,  # noqa: ANN401
         context: int | None = None,
+        illustrations: Illustrations | None = None,
     ) -> None:
+        """Prepare to encode; ``illustrations`` knows what images are in the template's text."""
+        self._illustrations = illustrations
         self._template, self._tokenizer, self._context = template, tokenizer, context
         added = tokenizer.get_added_tokens_decoder().values()
         special = sorted((t.content for t in added if t.special), key=len, reverse=True)
@@ -125,13 +131,23 @@ class ChatEncoder:
         written = self._template.render(said, context=self._context)
         check_tokens(self._tokenizer, written, self._context, "the conversation")
         first, *rest = self._marked.split(written)
-        ids = encoded(self._tokenizer, first)
+        ids = encoded(self._tokenizer, self._with_images(first))
         # The pattern has one group: every second part is a marked token, or None for a lone mark.
         for i, part in enumerate(rest):
             ids += self._within(part, as_text=i % 2 == 0) if part else []
         return ids
 
+    def _with_images(self, text: str) -> str:
+        """Text of the template with all tokens of the images in it."""
+        if self._illustrations is None:
+            return text
+        return self._illustrations.written(text, self._tokenizer)
+
     def _mark(self, value: object) -> object:
+        if isinstance(value, list):
+            return [self._mark(item) for item in value]
+        if isinstance(value, dict):
+            return {key: self._mark(item) for key, item in value.items()}
         if not isinstance(value, str):
             return value
         check_text(value, "the message")
@@ -152,6 +168,7 @@ class ChatEncoder:
         Behind a line end there is none; the line end is taken off again.
         """
         tokenizer = self._plain if as_text else self._tokenizer
+        text = text if as_text else self._with_images(text)
         line_end, ids = encoded(tokenizer, "\n"), encoded(tokenizer, f"\n{text}")
         behind = ids[: len(line_end)] == line_end
         return ids[len(line_end) :] if behind else encoded(tokenizer, text)

@@ -32,6 +32,8 @@ STDIN = Path("-")
 def run_chat(options: TextOptions) -> None:
     """Reply to ``--prompt``, ``--file`` or what is piped in, else to what is typed."""
     typed = options.prompt is None and options.file is None and sys.stdin.isatty()
+    if typed and options.images is not None:
+        raise BadUsage("--chat with --image replies to one text: --prompt, --file or a pipe")
     if typed and (options.json or options.json_stream):
         known = "--prompt, --file or a pipe"
         raise BadUsage(f"--chat with --json or --json-stream replies to one text: {known}")
@@ -63,7 +65,7 @@ def reply_once(
         text = read_text(options.file or STDIN, model.manifest.context)
     if not text:
         raise BadInput("there is no text to reply to")
-    reply = conversation.ask(text, options.max_tokens)
+    reply = conversation.ask(text, options.max_tokens, options.images or ())
     say(options, reply, choose, _most(options))
     if options.json:
         emit_json("maxtool.chat/1", described(reply, _most(options)))

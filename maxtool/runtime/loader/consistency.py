@@ -14,6 +14,7 @@ import numpy as np
 from .class_entries import CLASS_RULES
 from .errors import BadInput
 from .image_entries import IMAGE_RULES
+from .image_tokens import IMAGE_TOKEN_RULES
 from .manifest_parser import ManifestParser
 from .specs import (
     ALIGNMENT,
@@ -224,6 +225,7 @@ RULES: tuple[Rule, ...] = (
     _filled,
     *TEXT_RULES,
     *IMAGE_RULES,
+    *IMAGE_TOKEN_RULES,
     *CLASS_RULES,
     *SPEECH_RULES,
 )

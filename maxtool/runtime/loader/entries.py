@@ -12,7 +12,7 @@ from .manifest import Manifest
 from .memory import Array, named
 from .processor import Progress, State, TextMemory
 from .specs import ENCODE, EntrySpec
-from .text_entries import check_position, ids_of, spans_of
+from .text_entries import check_position, is_placed, spans_of
 
 if TYPE_CHECKING:
     from .split import SplitExecution
@@ -84,7 +84,7 @@ class EntryRunner:
         self, state: State, entry: EntrySpec, inputs: Mapping[str, Array]
     ) -> Sequence[Any]:
         """The parts of a state that a call is going to write from its position on."""
-        if ids_of(entry) is None:
+        if not is_placed(entry):
             state.take_source()
             return state.parts
         if ENCODE in self.manifest.entries and not state.has_source:

@@ -21,7 +21,7 @@ from .labels import SCHEMA as LABELS
 from .memory import Array
 from .opening import open_model
 from .options import CommonOptions, EmbedOptions, TextOptions
-from .specs import CLASSIFY, EMBED, IMAGE
+from .specs import CLASSIFY, EMBED, IMAGE, LOOK
 from .terminal import emit, note, printable
 from .written_arrays import appended
 from .wrong_path import another_task
@@ -35,6 +35,9 @@ def run_images(options: EmbedOptions | TextOptions, names: Sequence[str]) -> Non
     check_output(options)
     shown = _shown(options)
     model = open_model(options)
+    if LOOK in model.manifest.entries:
+        what = "this model reads images within texts"
+        raise BadUsage(what, hint="give a text, too: --prompt or --chat")
     if model.manifest.task != IMAGE:
         raise another_task(model.manifest.task)
     started, files = time.perf_counter(), [Path(name) for name in names]

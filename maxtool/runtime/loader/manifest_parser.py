@@ -213,6 +213,10 @@ class ManifestParser:
     def _read_images(self, root: dict[str, Any]) -> None:
         """Read the steps of the preprocessing; None if there are none."""
         self.image: dict[str, Any] | None = self._get(root, "image", (dict, type(None)))
+        # What an image becomes within a text.
+        self.image_tokens: dict[str, Any] | None = self._get(
+            root, "image_tokens", (dict, type(None))
+        )
 
     def _read_classes(self, root: dict[str, Any]) -> None:
         """Read the names of classes, and what makes scores of logits; None where nothing says."""

@@ -28,6 +28,7 @@ from .wrong_path import another_task
 if TYPE_CHECKING:
     from .embedder import Text
     from .json_schema import Grammar, Grammars
+    from .placed_images import PlacedImage
     from .transcription import Transcriber
 
 
@@ -66,11 +67,34 @@ class Model(EntryRunner):
         with telling_failures():
             return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
 
+    def illustrated(
+        self, text: str, files: Sequence[str | os.PathLike[str]]
+    ) -> tuple[list[int], list[PlacedImage]]:
+        """Token ids of a text with images, and the images where they stand.
+
+        Each stands where the text has the model's token that begins one, such as
+        ``<start_of_image>``; in a text without any, before it.
+
+        Args:
+            text: The text.
+            files: The files of the images, in their order.
+
+        Raises:
+            DoesNotFit: If the model reads no images within texts, or one is of another size.
+            BadInput: If a file is no image, or the text has another number of places for them.
+            MachineLacks: If Pillow is not here.
+        """
+        from .illustrated import Illustrations
+
+        paths = [Path(file) for file in files]
+        return Illustrations(self).text(text, paths, self.tokenizer, self.encode)
+
     def generate(
         self,
         ids: Sequence[int],
         max_tokens: int = 100,
         *,
+        images: Sequence[PlacedImage] = (),
         grammar: Grammar | None = None,
         **sampling: Any,  # noqa: ANN401
     ) -> Iterator[int]:
@@ -82,6 +106,7 @@ class Model(EntryRunner):
         Args:
             ids: The tokens so far.
             max_tokens: How many to make at most.
+            images: Those that stand among them, as :meth:`illustrated` gives both.
             grammar: What their text follows, if anything.
             sampling: What :class:`Sampling` takes: ``temperature``, ``top_k``, ``top_p``,
                 ``min_p``, ``repetition_penalty``, ``seed``.
@@ -94,7 +119,7 @@ class Model(EntryRunner):
         constraint = None if grammar is None else grammar.constraint()
         choose = picker(Sampling(**sampling), constraint)
         count = self.check_prompt(ids, max_tokens)
-        return until_complete(Session(self).generate(ids, count, choose), constraint)
+        return until_complete(Session(self).generate(ids, count, choose, images), constraint)
 
     def grammar(self, schema: Mapping[str, object]) -> Grammar:
         """The grammar of the JSON that follows a schema; the last ones are kept.

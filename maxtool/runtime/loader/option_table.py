@@ -42,7 +42,7 @@ GENERATION = (
     Option("prompt", "text", "text to continue"),
     Option("file", "path", "a file of text to continue; - is stdin"),
     Option("prompts", "path", "a file with a prompt on each line, to NDJSON; - is stdin", "FILE"),
-    Option("image", "texts", "a file of an image; may be repeated", "FILE"),
+    Option("image", "texts", "a file of an image, alone or with a text; may be repeated", "FILE"),
     Option("audio", "texts", "a WAV file to transcribe; may be repeated", "FILE"),
     Option("language", "text", "what is spoken in it, such as en; detected if absent", "CODE"),
     Option("task", "text", "transcribe, or translate into English; transcribe", "NAME"),

@@ -44,7 +44,7 @@ def execute(options: TextOptions | EmbedOptions) -> None:
         from .arrays import run_arrays
 
         run_arrays(options, options.inputs)
-    elif options.images is not None:
+    elif options.images is not None and not reads_text(options):
         from .image_output import run_images
 
         run_images(options, options.images)
@@ -70,11 +70,21 @@ def execute(options: TextOptions | EmbedOptions) -> None:
         run_text(options)
 
 
+def reads_text(options: TextOptions | EmbedOptions) -> bool:
+    """Return whether a text is to be continued, or replied to, in which images may stand."""
+    if isinstance(options, EmbedOptions):
+        return False
+    return options.chat or options.prompt is not None or options.file is not None
+
+
 def check(options: TextOptions) -> None:
     """Refuse options that do not go together."""
     texts = (options.prompt, options.file, options.prompts)
     text = sum(source is not None for source in texts)
-    arrays = (options.ids, options.inputs, options.images, options.audio)
+    alone = None if reads_text(options) else options.images
+    arrays = (options.ids, options.inputs, alone, options.audio)
+    if options.images is not None and options.prompts is not None:
+        raise BadUsage("--image goes with --prompt or --file, or without a text; not --prompts")
     sources = (*(source is not None for source in arrays), options.info, options.check)
     other = sum(sources)
     if options.chat and (other or text > 1):

@@ -6,10 +6,13 @@ import weakref
 from collections.abc import Iterator, Sequence
 
 from .entries import EntryRunner
+from .image_entries import PIXELS
 from .memory import Array
+from .placed_images import PlacedImage, common_start
 from .processor import Decoder
 from .sampling import Choose, TokenSampler
-from .slots import Slot, Unread, inputs_of
+from .slots import Slot, Unread, inputs_of, places_of
+from .specs import LOOK
 
 
 class Session:
@@ -23,28 +26,53 @@ class Session:
     def __init__(self, model: EntryRunner) -> None:
         self.ids: list[int] = []
         self.reused = 0
+        self._images: Sequence[PlacedImage] = ()
         memory = model.text_memory()
         self._model, self._state, self._decoder = model, memory.state, memory.decoder
         self._slot = Slot(model.manifest, memory.state)
         # A process that ends gives nothing back.
         weakref.finalize(self, model.give_back, memory).atexit = False
 
-    def generate(self, ids: Sequence[int], count: int, choose: Choose) -> Iterator[int]:
+    def generate(
+        self,
+        ids: Sequence[int],
+        count: int,
+        choose: Choose,
+        images: Sequence[PlacedImage] = (),
+    ) -> Iterator[int]:
         """Tokens behind ``ids``, one at a time, up to ``count`` or an end-of-text token.
 
         A device that can draws the tokens itself, where ``choose`` is a :class:`TokenSampler`.
         """
         before = list(ids)
         common = min(common_length(self.ids, before), len(before) - 1)
+        common = common_start(common, self._images, images)
         self.reused = self._slot.reusable(common, len(before))
+        start = self._looked(before, images)
         if self._decoder is not None and isinstance(choose, TokenSampler):
-            yield from self._drawn(self._decoder, before, count, choose)
+            yield from self._drawn(self._decoder, before, start, count, choose)
         else:
-            yield from self._chosen(before, count, choose)
+            yield from self._chosen(before, start, count, choose)
 
-    def _chosen(self, before: list[int], count: int, choose: Choose) -> Iterator[int]:
+    def _looked(self, ids: list[int], images: Sequence[PlacedImage]) -> int:
+        """Read what is not known up to the last image; the number of tokens that were read."""
+        read, self._images = self.reused, images
+        for image in images:
+            if image.start < read:
+                continue
+            if image.start > read:
+                self._read("prefill", ids[: image.start], read)
+            place = places_of(self._model.manifest, [(self._slot.number, image.start)])
+            self._model.run(LOOK, {PIXELS: image.pixels[None], **place}, self._state)
+            self.ids[image.start :] = ids[image.start : image.end]
+            read = image.end
+        return read
+
+    def _chosen(
+        self, before: list[int], position: int, count: int, choose: Choose
+    ) -> Iterator[int]:
         """Tokens picked from logits."""
-        name, position = "prefill", self.reused
+        name = "prefill"
         for _ in range(count):
             logits = self._read(name, before, position)
             chosen = choose(logits, before)
@@ -56,10 +84,9 @@ class Session:
             yield chosen
 
     def _drawn(
-        self, decoder: Decoder, before: list[int], count: int, chooser: TokenSampler
+        self, decoder: Decoder, before: list[int], start: int, count: int, chooser: TokenSampler
     ) -> Iterator[int]:
         """Tokens that the device draws."""
-        start = self.reused
         while count > 0:
             part = self._before_rereading(len(before), count)
             for token in self._part(decoder, before, start, part, chooser):

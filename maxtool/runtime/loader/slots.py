@@ -78,10 +78,12 @@ def _exceeds(length: int, limit: int | None) -> bool:
 
 def inputs_of(manifest: Manifest, texts: Sequence[Unread]) -> dict[str, object]:
     """The inputs of a call that reads as many tokens of each text."""
-    inputs: dict[str, object] = {
-        "input_ids": [text.ids[text.start :] for text in texts],
-        "position": np.array([text.start for text in texts], np.int32),
-    }
-    if manifest.batch > 1:
-        inputs[SLOT] = np.array([text.slot for text in texts], np.int32)
-    return inputs
+    places = [(text.slot, text.start) for text in texts]
+    return {"input_ids": [text.ids[text.start :] for text in texts], **places_of(manifest, places)}
+
+
+def places_of(manifest: Manifest, places: Sequence[tuple[int, int]]) -> dict[str, object]:
+    """The inputs that say in which slot, and at which position, each row of a call is read."""
+    slots, positions = (np.array(numbers, np.int32) for numbers in zip(*places, strict=True))
+    inputs: dict[str, object] = {"position": positions}
+    return {**inputs, SLOT: slots} if manifest.batch > 1 else inputs

@@ -16,6 +16,8 @@ GENERATE, EMBED, IMAGE, TRANSCRIBE = "generate", "embed", "image", "transcribe"
 CLASSIFY = "classify"
 # The entry of a model with an encoder that writes what it gives into the state.
 ENCODE = "encode"
+# The entry of a model of texts that reads an image into the state.
+LOOK = "look"
 ALIGNMENT = 64
 # What follows the name of an entry in that of the function which calls its kernels one by one,
 # where the entry itself runs several at once.

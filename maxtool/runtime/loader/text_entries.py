@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 from .errors import DoesNotFit
 from .manifest_parser import ManifestParser
 from .memory import Array
-from .specs import EMBED, ENCODE, GENERATE, TRANSCRIBE, EntrySpec, InputSpec
+from .specs import EMBED, ENCODE, GENERATE, LOOK, TRANSCRIBE, EntrySpec, InputSpec
 
 Rule: TypeAlias = Callable[[ManifestParser], Iterator[str]]
 
@@ -16,6 +16,8 @@ IDS = ("input_ids", "token")
 SETTINGS = 5
 PREFILL = "prefill"
 SLOT = "slot"
+# Entries with a state that other rules are for.
+ELSEWHERE = ((ENCODE, TRANSCRIBE), (LOOK, GENERATE))
 # What entries take whose state has slots: names, types, numbers of dimensions.
 SLOTTED = ("input_ids int64 2", "position int32 1", "slot int32 1")
 # Entries that draw tokens by themselves, and what they take and give: names, types, numbers of
@@ -29,6 +31,11 @@ def ids_of(entry: EntrySpec) -> InputSpec | None:
     return next((spec for spec in entry.inputs if spec.name in IDS), None)
 
 
+def is_placed(entry: EntrySpec) -> bool:
+    """Return whether an entry reads tokens of a text from a position on."""
+    return any(spec.name == "position" for spec in entry.inputs)
+
+
 class Span(NamedTuple):
     """Positions of the tokens of one text: the first, and that behind the last."""
 
@@ -39,7 +46,7 @@ class Span(NamedTuple):
 
 def check_position(manifest: ManifestParser, entry: EntrySpec, inputs: Mapping[str, Array]) -> None:
     """Refuse positions outside the state, and two rows that would write into one slot."""
-    if not entry.state or manifest.context is None or ids_of(entry) is None:
+    if not entry.state or manifest.context is None or not is_placed(entry):
         return
     spans = spans_of(entry, inputs)
     for span in spans:
@@ -55,7 +62,8 @@ def check_position(manifest: ManifestParser, entry: EntrySpec, inputs: Mapping[s
 def spans_of(entry: EntrySpec, inputs: Mapping[str, Array]) -> list[Span]:
     """The writes of a call: the positions of its tokens, for each slot that it names."""
     ids, positions = ids_of(entry), inputs["position"].tolist()
-    length = inputs["input_ids" if ids is None else ids.name].shape[1]
+    # What has no ids gives a vector for each token.
+    length = int(entry.outputs[0].shape[1]) if ids is None else inputs[ids.name].shape[1]
     slots = inputs[SLOT].tolist() if SLOT in inputs else [0]
     pairs = zip(slots, positions, strict=True)
     return [Span(slot, first, first + length) for slot, first in pairs]
@@ -65,7 +73,7 @@ def _stateful(manifest: ManifestParser) -> Iterator[str]:
     """An entry that writes the state says where, and how much: the position is checked."""
     named = {size for spec in manifest.state for size in spec.names}
     for name, entry in manifest.entries.items():
-        if not entry.state or (name, manifest.task) == (ENCODE, TRANSCRIBE):
+        if not entry.state or (name, manifest.task) in ELSEWHERE:
             continue
         if manifest.batch > 1 or any(spec.name == SLOT for spec in entry.inputs):
             yield from _slotted(manifest, name, entry)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from .tokens import most_bytes, too_long
 
 if TYPE_CHECKING:
     from .json_schema import Grammar
+    from .placed_images import PlacedImage
 
 
 def run_text(options: TextOptions) -> None:
@@ -30,11 +32,11 @@ def run_text(options: TextOptions) -> None:
     model = open_model(options)
     context = model.manifest.context
     prompt = options.prompt if options.file is None else read_text(options.file, context)
-    ids = options.ids if options.ids is not None else model.encode(prompt or "")
+    ids, images = _read(options, model, prompt or "")
     most = MAX_TOKENS if options.max_tokens is None else options.max_tokens
     constraint = constraint_of(options, model)
     choose = picker_of(options, constraint)
-    tokens = Session(model).generate(ids, model.check_prompt(ids, most), choose)
+    tokens = Session(model).generate(ids, model.check_prompt(ids, most), choose, images)
     reply = Reply(model, ids, tokens, stops=options.stop or (), constraint=constraint)
     show(options, prompt or "")
     say(options, reply, choose, most)
@@ -42,6 +44,15 @@ def run_text(options: TextOptions) -> None:
         content = described(reply, most)
         emit_json("maxtool.generation/1", {**content, "text": (prompt or "") + reply.text})
     report(options, model, reply, most)
+
+
+def _read(
+    options: TextOptions, model: Model, prompt: str
+) -> tuple[Sequence[int], Sequence[PlacedImage]]:
+    """The ids to continue, and the images among them."""
+    if options.images is not None:
+        return model.illustrated(prompt, options.images)
+    return (model.encode(prompt) if options.ids is None else options.ids), ()
 
 
 def grammar_of(options: TextOptions, model: Model) -> Grammar | None:

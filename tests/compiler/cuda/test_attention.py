@@ -60,7 +60,8 @@ class Problem:
         if (cap := self.scores.softcap) is not None:
             actual = cap * np.tanh(actual / cap)
         query, key = self.position + np.arange(seq)[:, None], np.arange(seen)[None]
-        hidden = (key > query) | (key <= query - (self.scores.window or 1 << 40))
+        hidden = (key > query) & self.scores.causal
+        hidden |= key <= query - (self.scores.window or 1 << 40)
         actual[:, :, hidden] = -np.inf
         weights = np.exp(actual - actual.max(-1, keepdims=True))
         weights /= weights.sum(-1, keepdims=True)
@@ -143,7 +144,8 @@ def check_tiles(one: Problem, dtype: str, kibibytes: int = 99, *, rounded: bool 
     scores = one.scores
     options = (scores.scale, scores.window, scores.softcap, dtype)
     y = np.full_like(one.q, np.nan)
-    run(attention(kibibytes << 10, *heads, dim, *options), one.q, one.k, one.v, one.at, y)
+    kernel = attention(kibibytes << 10, *heads, dim, *options, causal=scores.causal)
+    run(kernel, one.q, one.k, one.v, one.at, y)
     exact, most = one.expected()
     unit = float(ml_dtypes.finfo(TYPES[dtype]).eps) / 2 if rounded else 0
     assert (abs(y - exact) <= 1.01 * unit * most + 1e-5).all()
@@ -180,6 +182,23 @@ def test_many_tokens_on_tensor_cores(
     scores = Scores(dim**-0.5, window, softcap)
     one = problem(2, seq, position, position + seq + 1, (6, 2), dim, dtype, scores)
     check_tiles(one, dtype, rounded=True)
+
+
+@pytest.mark.parametrize(
+    ("dim", "dtype", "seq", "position", "window"),
+    [
+        (8, "float32", 70, 9, None),
+        (64, "bfloat16", 70, 60, 75),
+        (80, "float16", 40, 130, 40),
+    ],
+)
+def test_queries_that_see_each_other(
+    dim: int, dtype: str, seq: int, position: int, window: int | None
+) -> None:
+    """All keys of a call are seen by all of its queries; a window hides some before them."""
+    scores = Scores(dim**-0.5, window, causal=False)
+    one = problem(2, seq, position, position + seq + 1, (6, 2), dim, dtype, scores)
+    check_tiles(one, dtype, rounded=dim > 8)
 
 
 @pytest.mark.slow

@@ -128,7 +128,6 @@ class CachedAttention(Attention):
     """Attention over a cache with a row for each text."""
 
     sinks: bool = False  # whether each head has the score of one more key, whose value is zero
-    causal: bool = True  # whether a query sees none of the keys behind its own
 
 
 class SlotAttention(CachedAttention):

@@ -29,6 +29,7 @@ class Scores:
     softcap: float | None = None
     added: bool = False  # whether something is added to scores
     kind: str = "float32"  # the type they are computed in
+    causal: bool = True  # whether a query sees none of the keys behind its own
 
     def number(self, value: float) -> b.Expr:
         """A constant of the type of scores."""
@@ -54,6 +55,10 @@ class Scores:
     def inverse(self, total: b.Expr) -> b.Expr:
         """The inverse of a sum of powers; 1 where no key was seen."""
         return self.number(1) / T.Select(total == self.number(0), self.number(1), total)
+
+    def last(self, query: b.Expr, queries: b.Expr) -> b.Expr:
+        """The last query whose key one of ``queries`` sees."""
+        return query if self.causal else queries - 1
 
     def first(self, query: b.Expr) -> b.Expr:
         """The first key that the query at a position sees."""

@@ -88,10 +88,11 @@ class QueryTile:
         problem, high = self.problem, self.end - 1
         if problem.offset is None:
             return KeyRange(_short(high - self.begin))
-        last = b.index(query + problem.offset)
+        own = b.index(query + problem.offset)
+        last = b.index(problem.scores.last(query, problem.queries) + problem.offset)
         high = _short(b.least(high, last) - self.begin)
         window = problem.scores.window
-        return KeyRange(high, None if window is None else _short(last - window + 1 - self.begin))
+        return KeyRange(high, None if window is None else _short(own - window + 1 - self.begin))
 
     def is_whole(self, first: b.Expr, count: int, rows: int) -> b.Expr:
         """Return whether every row of the tile sees all of ``count`` keys from ``first`` on."""
@@ -100,7 +101,7 @@ class QueryTile:
         whole = after <= self.end
         if problem.offset is None:
             return whole
-        lowest = self.query + problem.offset
+        lowest = problem.scores.last(self.query, problem.queries) + problem.offset
         whole = T.And(whole, after <= lowest + 1)
         if problem.scores.window is None:
             return whole
@@ -169,7 +170,7 @@ def _range(problem: AttentionOperands, first: b.Expr, rows: int) -> tuple[b.Expr
     if problem.offset is None:
         return b.integer(0), b.index(problem.keys)
     last = b.least(first + rows, problem.queries * problem.group) - 1
-    highest = b.quotient(last, problem.group) + problem.offset
+    highest = problem.scores.last(b.quotient(last, problem.group), problem.queries) + problem.offset
     end = b.index(b.greatest(b.least(highest + 1, problem.keys), 0))
     lowest = b.quotient(first, problem.group) + problem.offset
     return b.index(problem.scores.first(lowest)), end

@@ -22,13 +22,10 @@ from maxtool.graph import Dim, Node, Tensor
 def _attention(function: FunctionLowering, node: Node) -> None:
     """Transposed keys, which are the CPU's, are put in order before, and cost a copy."""
     query, key, value, position, *sinks = node.inputs
-    for has_none, what in (
-        (sinks, "with sinks"),
-        (not node.attributes["causal"], "that is not causal"),
-    ):
-        if has_none:
-            what = f"attention {what} over a cache has no kernel for GPUs"
-            raise CompilationFailed(what, hint="compile it for a CPU")
+    if sinks:
+        raise CompilationFailed(
+            "attention with sinks has no kernel for GPUs", hint="compile it for a CPU"
+        )
     keys = function.get(key)
     if node.attributes["transposed"]:
         keys = permuted(function, keys, function.sizes(key.shape), TRANSPOSED, key.dtype)
