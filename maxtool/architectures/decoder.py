@@ -19,6 +19,7 @@ from maxtool.architectures.normalization import applied, stream_norm
 from maxtool.architectures.rope_scaling import BY_LENGTH
 from maxtool.architectures.rotary_angles import Turn, make_rotaries
 from maxtool.architectures.sliding_cache import count_of
+from maxtool.architectures.xielu import make_numbers
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
 from maxtool.graph import BufferType, DimLike, Tensor, TensorType, Weight, ops
@@ -87,6 +88,7 @@ class Decoder(Module[[Tensor], Tensor]):
         self.project_out = Linear(hidden, width, dtype) if has_own else None
         self.lm_head = self.head(width, dtype)
         self.rotaries = make_rotaries(config, self.context)
+        self.numbers = make_numbers(config)
 
     def head(self, width: int, dtype: DType) -> Linear | None:
         """The layer that makes logits of ``[..., width]``; None for a model that has none."""
@@ -300,7 +302,8 @@ class Decoder(Module[[Tensor], Tensor]):
         """The normalised hidden state behind the vectors ``[batch, seq, hidden]`` of tokens."""
         for index, layer in enumerate(self.layers):
             kept = cache[index] if cache else None
-            x, _ = layer(x, turns[index], location, kept)
+            own = (self.numbers[index].on(x.device),) if self.numbers else ()
+            x, _ = layer(x, turns[index], location, kept, *own)
         return applied(self.norm, x)
 
     def _turned(self, input_ids: Tensor, position: Tensor) -> list[Turn]:

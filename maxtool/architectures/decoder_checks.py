@@ -7,7 +7,7 @@ from functools import partial
 from math import inf
 from typing import TypeAlias
 
-from maxtool.architectures import expert_checks, latent_checks, rope_checks
+from maxtool.architectures import expert_checks, latent_checks, rope_checks, xielu
 from maxtool.architectures.config import MAX_POSITIONS, other_lengths, out_of_range, unsupported
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.pooling import POOLINGS
@@ -46,7 +46,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "qk_norm_type": ("rms", "layer"),
     "mlp": ("gated", "plain"),
     "expert_scores": ("softmax", "sigmoid"),
-    "hidden_act": ACTS,
+    "hidden_act": (*ACTS, xielu.NAME),
     "state_act": ACTS,
     "mixer": ("convolution", "delta", "mamba", "selective"),
     "state_norm": ("gated", "before", "none"),
@@ -218,6 +218,7 @@ RULES: tuple[Rule, ...] = (
     _source,
     *expert_checks.RULES,
     *latent_checks.RULES,
+    xielu.check,
 )
 
 

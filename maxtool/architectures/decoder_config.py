@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from maxtool.architectures.activation_options import ActivationOptions
 from maxtool.architectures.attention_options import AttentionOptions
 from maxtool.architectures.config import MAX_POSITIONS
 from maxtool.architectures.embedding_options import EmbeddingOptions
@@ -24,6 +25,7 @@ class DecoderConfig(
     AttentionOptions,
     RopeOptions,
     ScaleOptions,
+    ActivationOptions,
     EmbeddingOptions,
 ):
     """The options of a decoder, in groups that it inherits; ``x`` is the residual stream."""
@@ -41,8 +43,8 @@ class DecoderConfig(
     # ``gated``, ``down(act(gate(x)) * up(x))``, or ``plain``, ``down(act(up(x)))``.
     mlp: str = "gated"
     # The activation: ``silu``, ``gelu`` (by the error function), ``gelu_tanh`` (by the hyperbolic
-    # tangent), ``relu``, ``relu2``, its square, or
-    # ``quick_gelu``, ``x * sigmoid(1.702 x)``.
+    # tangent), ``relu``, ``relu2``, its square,
+    # ``quick_gelu``, ``x * sigmoid(1.702 x)``, or ``xielu``, which has numbers for each layer.
     hidden_act: str = "silu"
     # Whether the projections of the MLP have biases; those of experts have none.
     mlp_bias: bool = False

@@ -23,6 +23,7 @@ from maxtool.architectures.normalization import Norm, stream_norm
 from maxtool.architectures.rotary_angles import Turn
 from maxtool.architectures.selective_space import SelectiveSpace
 from maxtool.architectures.short_convolution import ShortConvolution
+from maxtool.architectures.xielu import Numbers
 from maxtool.dtype import DType
 from maxtool.graph import Tensor
 
@@ -106,13 +107,21 @@ class DecoderLayer(CachedModule):
             self.cross.form = form
 
     def forward(
-        self, x: Tensor, turn: Turn, location: Location, cache: Cache | None
+        self,
+        x: Tensor,
+        turn: Turn,
+        location: Location,
+        cache: Cache | None,
+        numbers: Numbers | None = None,
     ) -> tuple[Tensor, Cache | None]:
-        """Map ``[batch, seq, hidden]`` to the same shape; returns the updated cache too."""
+        """Map ``[batch, seq, hidden]`` to the same shape; returns the updated cache too.
+
+        ``numbers`` are those of an activation that has some for each layer.
+        """
         if self.block == "single":
-            return self._single(x, turn, location, cache)
+            return self._single(x, turn, location, cache, numbers)
         if self.block == "after":
-            return self._normed_after(x, turn, location, cache)
+            return self._normed_after(x, turn, location, cache, numbers)
         first = _normed(self.attn_norm, x)
         own, source = self._apart(cache)
         mixed, own = self._mixed(first, turn, location, own)
@@ -123,7 +132,8 @@ class DecoderLayer(CachedModule):
             second = _normed(self.mlp_norm, after)
         else:
             second = first if self.mlp_norm is None else self.mlp_norm(x)
-        return self._added(after, _normed(self.mlp_post_norm, self._widened(second))), own
+        widened = _normed(self.mlp_post_norm, self._widened(second, numbers))
+        return self._added(after, widened), own
 
     def read(self, source: Tensor, cache: Cache) -> None:
         """Write the keys and values of a source into the cache."""
@@ -150,27 +160,39 @@ class DecoderLayer(CachedModule):
             kept += own or ()
         return reduce(add, made), None if cache is None else tuple(kept)
 
-    def _widened(self, x: Tensor) -> Tensor:
+    def _widened(self, x: Tensor, numbers: Numbers | None) -> Tensor:
         """The result of the MLP."""
-        return scaled(self.mlp(x), self.mlp_scale)
+        mlp = self.mlp
+        made = mlp(x, numbers) if isinstance(mlp, PlainMLP) else mlp(x)
+        return scaled(made, self.mlp_scale)
 
     def _single(
-        self, x: Tensor, turn: Turn, location: Location, cache: Cache | None
+        self,
+        x: Tensor,
+        turn: Turn,
+        location: Location,
+        cache: Cache | None,
+        numbers: Numbers | None,
     ) -> tuple[Tensor, Cache | None]:
         """The layer of one part."""
         first = _normed(self.norm, x)
         if self.has_mlp:
-            return self._added(x, self._widened(first)), cache
+            return self._added(x, self._widened(first, numbers)), cache
         mixed, cache = self._mixed(first, turn, location, cache)
         return self._added(x, mixed), cache
 
     def _normed_after(
-        self, x: Tensor, turn: Turn, location: Location, cache: Cache | None
+        self,
+        x: Tensor,
+        turn: Turn,
+        location: Location,
+        cache: Cache | None,
+        numbers: Numbers | None,
     ) -> tuple[Tensor, Cache | None]:
         """The layer with a norm behind each sum, as the first Transformer had them."""
         mixed, cache = self._mixed(x, turn, location, cache)
         x = _normed(self.attn_norm, self._added(x, mixed))
-        return _normed(self.mlp_norm, self._added(x, self._widened(x))), cache
+        return _normed(self.mlp_norm, self._added(x, self._widened(x, numbers))), cache
 
     def _added(self, x: Tensor, more: Tensor) -> Tensor:
         return x + scaled(more, self.residual_scale)

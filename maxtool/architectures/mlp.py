@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from maxtool.architectures.xielu import Numbers, xielu
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, ops
 from maxtool.nn import Linear, Module, RMSNorm
@@ -32,10 +33,11 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class PlainMLP(Module[[Tensor], Tensor]):
+class PlainMLP(Module[..., Tensor]):
     """``down(norm(activation(up(x))))``, by the name of an activation in ``ACTIVATIONS``.
 
-    There is an RMS norm inside if its ``inner_eps`` is given.
+    It may be xIELU too, whose numbers are given beside ``x``. There is an RMS norm inside if its
+    ``inner_eps`` is given.
     """
 
     def __init__(
@@ -53,13 +55,16 @@ class PlainMLP(Module[[Tensor], Tensor]):
         self.up.role, self.down.role = Role.OUTPUTS, Role.INPUTS
         self.activation = activation
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, numbers: Numbers | None = None) -> Tensor:
         """Map ``[..., hidden]`` to the same shape."""
-        inner = self._inner(x)
+        inner = self._inner(x, numbers)
         return self.down(inner if self.norm is None else self.norm(inner))
 
-    def _inner(self, x: Tensor) -> Tensor:
-        return ACTIVATIONS[self.activation](self.up(x))
+    def _inner(self, x: Tensor, numbers: Numbers | None) -> Tensor:
+        return self._activated(self.up(x), numbers)
+
+    def _activated(self, x: Tensor, numbers: Numbers | None) -> Tensor:
+        return ACTIVATIONS[self.activation](x) if numbers is None else xielu(x, numbers)
 
 
 class GatedMLP(PlainMLP):
@@ -80,8 +85,8 @@ class GatedMLP(PlainMLP):
         self.gate_scale = gate_scale
         super().__init__(hidden, inner, activation, dtype, has_bias, inner_eps)
 
-    def _inner(self, x: Tensor) -> Tensor:
-        return ACTIVATIONS[self.activation](scaled(self.gate(x), self.gate_scale)) * self.up(x)
+    def _inner(self, x: Tensor, numbers: Numbers | None) -> Tensor:
+        return self._activated(scaled(self.gate(x), self.gate_scale), numbers) * self.up(x)
 
 
 def scaled(x: Tensor, factor: float) -> Tensor:

@@ -12,6 +12,7 @@ from maxtool.conversion.output_types import SourceTensor, choose, main_type
 from maxtool.conversion.request import DIALECT, Request
 from maxtool.dtype import DType
 from maxtool.recipe import OutputTensor, Plan, computed_tensors, emissions, left_out
+from maxtool.recipe.computed import names_of
 from maxtool.recipe.quantized_types import QuantizedTypes, gguf_types
 from maxtool.recipe.quantizing_notes import check_requantized, fallback_notes
 from maxtool.recipe.step import Array
@@ -61,8 +62,15 @@ def _with_computed(
     source = planned.checkpoint
     if planned.dialect != dialect:
         arrays = computed_tensors(computed, planned.config)
-        return [*map(_fixed, arrays.items()), *tensors]
-    there = [tensor.tensor for tensor in computed if tensor.tensor in source.tensors]
+        made = map(_fixed, arrays.items())
+        if dialect == "gguf":
+            return [*made, *tensors]
+        return _by_name([*tensors, *(_narrow(each, tensors) for each in made)])
+    there = [name for each in computed for name in names_of(each, planned.tensors)]
+    if dialect == "hf":
+        own = ((name, planned.tensors[name]) for name in there)
+        copied = [(TensorSpec(n, request.dtype or o.dtype, o.shape), o.name) for n, o in own]
+        return _by_name([*tensors, *copied])
     kept = [_fixed((name, source.read(name).astype(DType.float32).data)) for name in there]
     order = {name: index for index, name in enumerate(source.tensors)}
     merged: list[TensorSource] = [*tensors, *kept]
@@ -71,7 +79,22 @@ def _with_computed(
     return merged
 
 
-def _fixed(entry: tuple[str, Array]) -> TensorSource:
+def _by_name(tensors: list[TensorSource]) -> list[TensorSource]:
+    return sorted(tensors, key=lambda pair: pair[0].name)
+
+
+def _narrow(
+    made: tuple[TensorSpec, Array], tensors: list[tuple[TensorSpec, OutputTensor]]
+) -> TensorSource:
+    """A tensor that is made, in the type of the matrices if it fits that."""
+    spec, array = made
+    narrow = main_type([each for each, _ in tensors])
+    if narrow not in NARROW or not isinstance(narrow, DType) or not _fits(array, narrow):
+        return made
+    return TensorSpec(spec.name, narrow, spec.shape), array.astype(narrow.to_numpy())
+
+
+def _fixed(entry: tuple[str, Array]) -> tuple[TensorSpec, Array]:
     name, array = entry
     return TensorSpec(name, DType.from_numpy(array.dtype), array.shape), array
 

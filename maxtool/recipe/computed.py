@@ -1,13 +1,14 @@
 """Tensors that are not parameters but say something of the configuration, in both directions.
 
 GGUF keeps the rotary frequencies' factors so: those of LongRoPE as they are, those of Llama 3.1 as
-what its formula gives for each frequency.
+what its formula gives for each frequency. Hugging Face keeps numbers of each layer so, a tensor for
+each, of which GGUF has a list among its keys: the name has ``{layer}`` then.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxtool.dtype import DType
-from maxtool.errors import MisshapenWeight
+from maxtool.errors import MisshapenWeight, MissingWeight
+from maxtool.recipe.name_patterns import Pattern
 from maxtool.recipe.schema import Computed
-from maxtool.weights import Checkpoint
+from maxtool.weights import Checkpoint, TensorInfo
 
 Values = Mapping[str, Any]
 Vector = NDArray[np.float32]
@@ -34,6 +36,8 @@ class TensorCodec:
     read: Callable[[Computed, Vector, Values], dict[str, Any]]
     whole: tuple[str, ...] = ()  # fields that the tensor says, so that no key needs to
     needs: tuple[str, ...] = ()  # fields that must be known before it is read
+    holds_field: bool = False  # whether it holds a field, which the recipe names
+    by_layer: tuple[int, ...] | None = None  # the shape of a layer's part, if each has its own
 
 
 def _numbers(array: Vector) -> tuple[float, ...]:
@@ -85,6 +89,20 @@ def _read_llama3(tensor: Computed, array: Vector, values: Values) -> dict[str, A
     }
 
 
+def _by_layer(shape: tuple[int, ...]) -> TensorCodec:
+    """A codec of a number of each layer, in a tensor of that shape."""
+
+    def read(tensor: Computed, array: Vector, values: Values) -> dict[str, Any]:
+        if len(array) != (layers := values["n_layers"]):
+            raise ValueError(f"needs one for each of {layers} layers, found {len(array)}")
+        return {tensor.field: _numbers(array), **tensor.when}
+
+    def make(tensor: Computed, values: Values) -> Vector:
+        return np.asarray(values[tensor.field], np.float32).reshape(-1, *shape)
+
+    return TensorCodec((), make, read, needs=("n_layers",), holds_field=True, by_layer=shape)
+
+
 # Trained context lengths that are tried; published models have 8192.
 CONTEXTS = (8192, *(1 << power for power in range(4, 21)))
 
@@ -96,7 +114,10 @@ TENSOR_CODECS: Mapping[str, TensorCodec] = {
         (),
         lambda tensor, values: np.asarray(values[tensor.field], np.float32),
         lambda tensor, array, _values: {tensor.field: _numbers(array), **tensor.when},
+        holds_field=True,
     ),
+    "number_by_layer": _by_layer(()),
+    "vector_by_layer": _by_layer((1,)),
     "llama3": TensorCodec(
         ("rope_scaling", *LLAMA3, *LONGROPE),
         lambda _tensor, values: llama3_factors(values),
@@ -135,21 +156,54 @@ class Findings:
         return self._read[tensor.tensor]
 
 
-def found_in(needed: Sequence[Computed], checkpoint: Checkpoint) -> Findings:
-    """Read such tensors from a checkpoint: each a short list of positive numbers."""
-    there = [tensor for tensor in needed if tensor.tensor in checkpoint.tensors]
-    return Findings([(tensor, _vector(tensor.tensor, checkpoint)) for tensor in there])
+def found_in(
+    needed: Sequence[Computed], checkpoint: Checkpoint, tensors: Mapping[str, TensorInfo]
+) -> Findings:
+    """Read such tensors from a checkpoint, whose ``tensors`` have the names that a recipe has.
+
+    Each is a short list of positive numbers, or a number of each layer.
+    """
+    found = ((tensor, names_of(tensor, tensors)) for tensor in needed)
+    return Findings([(t, _values(t, names, checkpoint, tensors)) for t, names in found if names])
 
 
-def _vector(name: str, checkpoint: Checkpoint) -> Vector:
-    shape = checkpoint.tensors[name].shape
-    if len(shape) != 1 or not 0 < shape[0] <= MAX_ELEMENTS:
-        what = f"needs one dimension of at most {MAX_ELEMENTS}, found {list(shape)}"
-        raise MisshapenWeight(what, file=checkpoint.path, tensor=name)
-    array = np.asarray(checkpoint.read(name).astype(DType.float32).data, np.float32)
-    if not np.all(np.isfinite(array) & (array > 0)):
-        raise MisshapenWeight("holds no factors", file=checkpoint.path, tensor=name)
-    return array
+def names_of(tensor: Computed, names: Iterable[str]) -> list[str]:
+    """Return the names that mean a tensor: one at most, or one for each layer in their order."""
+    if TENSOR_CODECS[tensor.codec].by_layer is None:
+        return [name for name in names if name == tensor.tensor]
+    pattern = Pattern(tensor.tensor)
+    layers = {name: match["layer"] for name in names if (match := pattern.match(name))}
+    return sorted(layers, key=layers.__getitem__)
+
+
+def _values(
+    tensor: Computed,
+    names: Sequence[str],
+    checkpoint: Checkpoint,
+    tensors: Mapping[str, TensorInfo],
+) -> Vector:
+    if TENSOR_CODECS[tensor.codec].by_layer is None:
+        array = _vector(tensors[names[0]], checkpoint, MAX_ELEMENTS)
+        if not np.all(array > 0):
+            raise MisshapenWeight("holds no factors", file=checkpoint.path, tensor=names[0])
+        return array
+    pattern = Pattern(tensor.tensor)
+    for layer, name in enumerate(names):
+        if name != (needed := pattern.name({"layer": layer})):
+            raise MissingWeight(f"{needed} is missing", file=checkpoint.path)
+    return np.concatenate([_vector(tensors[name], checkpoint, 1) for name in names])
+
+
+def _vector(info: TensorInfo, checkpoint: Checkpoint, most: int) -> Vector:
+    """The numbers of a tensor that has ``most`` of them or fewer; a single one has any shape."""
+    dims = len(info.shape) <= 1 or most == 1
+    if not dims or not 0 < math.prod(info.shape) <= most:
+        what = f"needs one dimension of at most {most}, found {list(info.shape)}"
+        raise MisshapenWeight(what, file=checkpoint.path, tensor=info.name)
+    array = np.asarray(checkpoint.read(info.name).astype(DType.float32).data, np.float32)
+    if not np.all(np.isfinite(array)):
+        raise MisshapenWeight("holds no factors", file=checkpoint.path, tensor=info.name)
+    return array.reshape(-1)
 
 
 def may_say(tensor: Computed) -> tuple[str, ...]:
@@ -172,11 +226,19 @@ def said_by_tensors(
 
 def computed_tensors(tensors: Sequence[Computed], values: Values) -> dict[str, Vector]:
     """The tensors of one dialect that follow from a configuration, by name."""
-    return {
-        tensor.tensor: TENSOR_CODECS[tensor.codec].make(tensor, values)
-        for tensor in tensors
-        if _is_made(tensor, values)
-    }
+    made = [tensor for tensor in tensors if _is_made(tensor, values)]
+    return {name: array for tensor in made for name, array in _arrays(tensor, values)}
+
+
+def _arrays(tensor: Computed, values: Values) -> Iterator[tuple[str, Vector]]:
+    codec = TENSOR_CODECS[tensor.codec]
+    array = codec.make(tensor, values)
+    if codec.by_layer is None:
+        yield tensor.tensor, array
+        return
+    pattern = Pattern(tensor.tensor)
+    for layer in range(len(array)):
+        yield pattern.name({"layer": layer}), array[layer, ...]
 
 
 def _is_made(tensor: Computed, values: Values) -> bool:

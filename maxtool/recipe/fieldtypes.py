@@ -32,6 +32,10 @@ def _float(value: Any) -> float | None:  # noqa: ANN401
     return float(value) if is_number(value) and 0 < value <= sys.float_info.max else None
 
 
+def _real(value: Any) -> float | None:  # noqa: ANN401
+    return float(value) if is_number(value) and abs(value) <= sys.float_info.max else None
+
+
 def _int_from(first: int) -> Callable[[Any], int | None]:
     return lambda value: value if type(value) is int and first <= value < MAX_INT else None
 
@@ -59,6 +63,7 @@ TYPES: Mapping[str, Callable[[Any], Any]] = {
     "str": _exactly(str),
     "flags": _each(lambda flag: bool(flag) if flag in (0, 1) else None),
     "floats": _each(_float),
+    "reals": _each(_real),
     "texts": _each(_exactly(str)),
 }
 NEEDS: Mapping[str, str] = {
@@ -69,5 +74,6 @@ NEEDS: Mapping[str, str] = {
     "str": "a text",
     "flags": "a list of flags",
     "floats": "a list of positive numbers",
+    "reals": "a list of numbers",
     "texts": "a list of texts",
 }

@@ -162,8 +162,12 @@ def _tensor(where: str, name: str, value: object, problems: Problems) -> schema.
     codec = str(table.get("codec", "floats"))
     if codec not in TENSOR_CODECS:
         problems.add(where, f"codec {codec!r} is not one of {', '.join(TENSOR_CODECS)}")
-    if (codec == "floats") != ("field" in table):
-        problems.add(where, "floats, and nothing else, takes a field")
+    holders = [name for name, each in TENSOR_CODECS.items() if each.holds_field]
+    if codec in TENSOR_CODECS and (codec in holders) != ("field" in table):
+        problems.add(where, f"{', '.join(holders)}, and nothing else, take a field")
+    by_layer = codec in TENSOR_CODECS and TENSOR_CODECS[codec].by_layer is not None
+    if by_layer != ("{layer}" in name):
+        problems.add(where, "a codec by layer, and no other, is of a name with {layer}")
     field = problems.string(where, table, "field")
     return schema.Computed(name, codec, field, dict(problems.table(where, table.get("when", {}))))
 

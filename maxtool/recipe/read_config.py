@@ -212,7 +212,7 @@ class _Reader:
         """Entries with what computed tensors say as a key would, over keys that say the default."""
         if self.computed is None:
             needed = self.recipe.computed[self.keys.dialect]
-            self.computed = found_in(needed, self.checkpoint)
+            self.computed = found_in(needed, self.checkpoint, self.tensors)
         said = self.computed.say(item.name, self.values)
         if said is None:
             return entries

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+from maxtool.recipe.computed import names_of
 from maxtool.recipe.keys import Keys
 from maxtool.recipe.layer_ranges import folded
 from maxtool.recipe.plan import Plan
@@ -12,7 +13,8 @@ from maxtool.recipe.plan import Plan
 def classify_unused(made: Plan) -> None:
     """Put every tensor that no parameter uses where it belongs."""
     rules = made.recipe.rules[made.dialect]
-    read = {computed.tensor for computed in made.recipe.computed[made.dialect]}
+    computed = made.recipe.computed[made.dialect]
+    read = {name for each in computed for name in names_of(each, made.tensors)}
     passed = made.claimed | read | _set_aside(made) | _past_layers(made)
     idle: list[str] = []
     for name, tensor in made.tensors.items():

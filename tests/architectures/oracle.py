@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import erf
 from typing import Any
 
@@ -104,12 +104,26 @@ class Oracle:
         return x if cap is None else cap * np.tanh(x / cap)
 
     def _mlp(self, at: str, x: Array) -> Array:
-        act = ACTIVATIONS[self.c.hidden_act]
+        act = self._activation(int(at.split(".")[1]))
         up, (gate, whole) = self._linear(f"{at}mlp.up", x), self.c.mlp_scales or (1, 1)
         gated = self.c.mlp == "gated"
         inner = act(self._linear(f"{at}mlp.gate", x) * gate) * up if gated else act(up)
         inner = self._norm(f"{at}mlp.norm", inner, "rms") if self.c.sub_norms else inner
         return self._linear(f"{at}mlp.down", inner) * whole
+
+    def _activation(self, layer: int) -> Callable[[Array], Array]:
+        c = self.c
+        if c.hidden_act != "xielu":
+            return ACTIVATIONS[c.hidden_act]
+        lists = (c.xielu_alpha_p, c.xielu_alpha_n, c.xielu_beta, c.xielu_eps)
+        alpha_p, alpha_n, beta, eps = ((one or ())[layer] for one in lists)
+
+        def xielu(x: Array) -> Array:
+            above = np.log1p(np.exp(alpha_p)) * x * x
+            below = (np.expm1(np.minimum(x, eps)) - x) * (beta + np.log1p(np.exp(alpha_n)))
+            return np.where(x > 0, above, below) + beta * x
+
+        return xielu
 
     def _experts(self, at: str, x: Array) -> Array:
         out = np.zeros_like(x)

@@ -130,7 +130,7 @@ def test_a_problem_among_others(changes: dict[str, Any], line: str) -> None:
 
 def test_the_choices_are_those_that_are_built() -> None:
     assert CHOICES["block"] == tuple(NORMS)
-    assert CHOICES["hidden_act"] == tuple(ACTIVATIONS)
+    assert CHOICES["hidden_act"] == (*ACTIVATIONS, "xielu")
     assert CHOICES["mlp"] == tuple(MLPS)
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from maxtool.architectures import Decoder, DecoderConfig
 from maxtool.architectures.decoder_checks import CHOICES, problems
+from maxtool.architectures.xielu import OPTIONS
 from maxtool.dtype import DType
 from tests.architectures.decoders import CONFIG, Steps, fill
 from tests.architectures.oracle import Oracle
@@ -164,6 +165,14 @@ CASES: dict[str, dict[str, Any]] = {
         "expert_group_best": 1,
     },
     "one expert": {"n_experts": 1, "n_experts_used": 1},
+    "an activation with numbers for each layer": {
+        "hidden_act": "xielu",
+        "mlp": "plain",
+        "xielu_alpha_p": (0.2, -1.0, 1.5),
+        "xielu_alpha_n": (-0.8, 0.5, 2.0),
+        "xielu_beta": (0.5, 0.7, 0.1),
+        "xielu_eps": (-1e-6, -0.3, 0.2),
+    },
     "one window": {"sliding_window": 3, "n_kv_heads": 3},
     "a window wider than the context": {"sliding_window": 100},
 }
@@ -244,6 +253,8 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
         chosen["block"] == "single"
     ):  # tests/architectures/test_layer_state.py has layers of one part
         chosen["block"] = "pre"
+    if chosen["hidden_act"] == "xielu":
+        chosen |= {name: draw(st.tuples(*[st.floats(-2, 2)] * 3)) for name in OPTIONS}
     result = chosen | {
         "vocab_size": draw(st.integers(2, 70)),
         "hidden_size": draw(st.integers(3, 40)),
@@ -282,7 +293,8 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
         result |= {"sub_norms": False, "n_kv_heads": result["n_heads"]}
     if draw(st.booleans()):
         result |= {"temperature": 0.5, "temperature_context": draw(st.integers(1, 9))}
-    if chosen["mlp"] == "gated" and draw(st.booleans()):
+    has_experts = chosen["mlp"] == "gated" and chosen["hidden_act"] != "xielu"
+    if has_experts and draw(st.booleans()):
         experts = draw(st.integers(1, 6))
         used = draw(st.integers(1, experts))
         result |= {"n_experts": experts, "n_experts_used": used, "expert_layers": draw(layers)}
@@ -319,7 +331,7 @@ UNSEEN |= {"qk_norm_bias", "plain_norms", "sub_norms", "lm_head_bias", "temperat
 UNSEEN |= {"n_experts", "n_experts_used", "expert_size", "expert_layers"}
 UNSEEN |= {"expert_correction", "router_bias", "expert_bias", "shared_expert_size", "swiglu_alpha"}
 UNSEEN |= {"shared_expert_gate", "attention_gate", "attention_sinks", "expert_groups_used"}
-UNSEEN |= {"latent_size", "query_latent_size", "plain_dim", "value_dim"}
+UNSEEN |= {*OPTIONS, "latent_size", "query_latent_size", "plain_dim", "value_dim"}
 UNSEEN |= {"tie_word_embeddings", "position", "rope_scaling", "sliding_layers", "embed_size"}
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.data.random_activated_families import ACTIVATED, ACTIVATED_GRANTED
 from tests.data.random_families import (
     FURTHER,
     FURTHER_FACTORS_KEPT,
@@ -260,6 +261,7 @@ FAMILIES: Mapping[str, Callable[[Draw], Config]] = {
     "falcon": _falcon,
     **FURTHER,
     **LATENT,
+    **ACTIVATED,
 }
 
 VISION = {
@@ -390,12 +392,13 @@ GRANTED: Mapping[str, Config] = {
     "starcoder2": {"hidden_act": "gelu_pytorch_tanh"},
     **FURTHER_GRANTED,
     **LATENT_GRANTED,
+    **ACTIVATED_GRANTED,
 }
 """What llama.cpp takes for granted of each family: other values are refused for GGUF."""
 
 
 # Architectures of llama.cpp that keep the factors of rotary frequencies.
-FACTORS_KEPT = ("llama", "mistral", "mixtral", "phi3", "smollm3", *FURTHER_FACTORS_KEPT)
+FACTORS_KEPT = ("apertus", "llama", "mistral", "mixtral", "phi3", "smollm3", *FURTHER_FACTORS_KEPT)
 
 
 # How the positions of an image share the rotation, of which a text has one.

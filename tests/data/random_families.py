@@ -98,4 +98,4 @@ LISTED = ("exaone4", "exaone_moe", "lfm2", "lfm2_moe", "olmo3", "qwen3_next")
 LISTED += ("qwen3_5_text", "qwen3_5_moe_text", "granitemoehybrid", "granitehybrid")
 UNSCALED = ("cohere", "cohere2", "exaone_moe", "falcon_h1", "gemma", "nemotron", "phi", "stablelm")
 # Families that say something else, or nothing, in the keys of transformers 4.
-NEWER_ALONE = ("cwm", "gpt_oss", "olmo3", "qwen3_5_text", "qwen3_5_moe_text")
+NEWER_ALONE = ("apertus", "cwm", "gpt_oss", "olmo3", "qwen3_5_text", "qwen3_5_moe_text")

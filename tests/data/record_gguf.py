@@ -36,6 +36,7 @@ checkout, pairs = Path(sys.argv[1]), sys.argv[2:]
 sys.path[:0] = [str(checkout), str(checkout / "gguf-py")]
 import convert_hf_to_gguf
 from conversion.base import ModelBase, TextModel
+from conversion.llama import ApertusModel
 from conversion.qwen import _QwenMtpMixin
 _QwenMtpMixin.no_mtp = True
 load, start = ModelBase.load_hparams, TextModel.__init__
@@ -49,6 +50,9 @@ def without_tokenizer(self, *a, **k):
 ModelBase.load_hparams = staticmethod(written)
 TextModel.__init__ = without_tokenizer
 for source, target in zip(pairs[::2], pairs[1::2]):
+    # It keeps them for the class, of whatever model was before.
+    for name in ("_alpha_n", "_alpha_p", "_beta", "_eps"):
+        setattr(ApertusModel, name, {})
     sys.argv = ["convert", source, "--outfile", target, "--outtype", "f32"]
     try:
         convert_hf_to_gguf.main()

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
 
-from maxtool.errors import MisshapenWeight
-from maxtool.recipe.computed import LLAMA3, Findings, computed_tensors, llama3_factors
+from maxtool.errors import MisshapenWeight, ModelMismatch
+from maxtool.recipe.computed import (
+    LLAMA3,
+    Findings,
+    computed_tensors,
+    found_in,
+    llama3_factors,
+)
 from maxtool.recipe.schema import Computed
+from maxtool.weights import Checkpoint, open_checkpoint
 
 TENSOR = Computed("rope_freqs.weight", "llama3", "", {"rope_scaling": "llama3"})
 PUBLISHED = {
@@ -96,6 +105,50 @@ def test_other_factors_stay_what_they_are() -> None:
 def test_factors_of_another_length() -> None:
     with pytest.raises(MisshapenWeight, match="needs 64 elements"):
         say(np.ones(3, np.float32), PUBLISHED)
+
+
+NUMBERS = Computed("x.{layer}.beta", "number_by_layer", "beta", {"act": "own"})
+VECTORS = Computed("x.{layer}.alpha", "vector_by_layer", "alpha", {})
+
+
+def checkpoint_of(folder: Path, tensors: dict[str, np.ndarray]) -> Checkpoint:
+    save_file(tensors, folder / "model.safetensors")
+    (folder / "config.json").write_text("{}")
+    return open_checkpoint(folder)
+
+
+def test_numbers_by_layer_there_and_back(tmp_path: Path) -> None:
+    values = {"beta": (0.5, -0.25, 3.0), "alpha": (-1.5, 0.0, 2.0), "act": "own", "n_layers": 3}
+    made = computed_tensors([NUMBERS, VECTORS], values)
+    assert {name: array.shape for name, array in made.items()} == {
+        **{f"x.{layer}.beta": () for layer in range(3)},
+        **{f"x.{layer}.alpha": (1,) for layer in range(3)},
+    }
+    checkpoint = checkpoint_of(tmp_path, {name: np.asarray(one) for name, one in made.items()})
+    found = found_in([NUMBERS, VECTORS], checkpoint, checkpoint.tensors)
+    said = {name: found.say(name, {"n_layers": 3}) for name in ("beta", "alpha", "act")}
+    assert {name: one and one[1] for name, one in said.items()} == {
+        name: values[name] for name in said
+    }
+
+
+@pytest.mark.parametrize(
+    ("tensors", "problem"),
+    [
+        ({0: np.ones(1), 2: np.ones(1)}, "x.1.beta is missing"),
+        ({0: np.ones(1), 1: np.ones(1)}, "one for each of 3 layers, found 2"),
+        ({0: np.ones(1), 1: np.ones(2), 2: np.ones(1)}, "at most 1, found [2]"),
+        ({0: np.ones(1), 1: np.full(1, np.nan), 2: np.ones(1)}, "holds no factors"),
+    ],
+)
+def test_numbers_by_layer_that_do_not_fit(
+    tmp_path: Path, tensors: dict[int, np.ndarray], problem: str
+) -> None:
+    named = {f"x.{layer}.beta": array.astype(np.float32) for layer, array in tensors.items()}
+    checkpoint = checkpoint_of(tmp_path, named)
+    with pytest.raises(ModelMismatch) as caught:
+        found_in([NUMBERS], checkpoint, checkpoint.tensors).say("beta", {"n_layers": 3})
+    assert problem in str(caught.value)
 
 
 def test_no_scaling_no_tensor() -> None:

@@ -27,6 +27,7 @@ from maxtool.recipe import (
     written_keys,
 )
 from maxtool.weights import open_checkpoint
+from tests.data.seeded import unfolded
 
 PUBLISHED: dict[str, Any] = json.loads(
     (Path(__file__).resolve().parents[1] / "data" / "published.json").read_text()
@@ -34,10 +35,18 @@ PUBLISHED: dict[str, Any] = json.loads(
 
 
 def resolved(
-    folder: Path, config: dict[str, Any], held: dict[str, list[int]] | None = None
+    folder: Path,
+    config: dict[str, Any],
+    held: dict[str, list[int]] | None = None,
+    floats: dict[str, list[int]] | None = None,
 ) -> tuple[Recipe, ResolvedConfig]:
-    """The recipe and the fields of a configuration beside tensors of bytes, by name and shape."""
+    """The recipe and the fields of a configuration beside tensors, by name and shape.
+
+    ``held`` are of bytes; ``floats`` say part of the configuration, by layer.
+    """
     tensors = {name: np.full(shape, 127, np.uint8) for name, shape in (held or {}).items()}
+    for name, shape in unfolded(floats or {}).items():
+        tensors[name] = np.full(shape, 0.5, np.float32)
     tensors["x"] = np.zeros(1, np.float32)
     save_file(tensors, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(config))
@@ -49,7 +58,7 @@ def resolved(
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_configurations_pass(tmp_path: Path, name: str) -> None:
     told = PUBLISHED[name]
-    recipe, found = resolved(tmp_path, told["config"], told.get("bytes"))
+    recipe, found = resolved(tmp_path, told["config"], told.get("bytes"), told.get("floats"))
     assert recipe.name == PUBLISHED[name]["recipe"]
     assert all("is unknown, and off" in note for note in found.notes)
     for field, value in PUBLISHED[name]["fields"].items():

@@ -24,6 +24,7 @@ REQUIRED = {"hidden_size", "intermediate_size", "max_position_embeddings", "n_em
     "vocab_size",
 }
 UNUSED = {
+    "apertus": {"head_dim"},  # which its class does not list
     "granitehybrid": {"num_local_experts", "num_experts_per_tok"}  # the tensors say that none are
     | {"intermediate_size", "shared_intermediate_size"},
     "nemotron_h": {"layer_norm_epsilon"},  # rms_norm_eps says it too
@@ -37,6 +38,7 @@ UNUSED = {
 # Keys that only some families cannot do without.
 NEEDED = {
     # How many elements are rotated, which is said too, contradicts the usual share.
+    "apertus": {"rope_parameters"},
     "bamba": {"rope_parameters"},
     "cwm": {"rope_parameters"},
     # The width of a head, which is written too, contradicts the usual one.
