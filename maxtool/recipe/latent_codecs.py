@@ -1,12 +1,16 @@
-"""Codecs of latent attention, which GGUF describes as it is computed: one key for all heads."""
+"""Codecs of latent attention, which GGUF describes as it is computed: one key for all heads.
+
+And of the multipliers of MiniCPM 3, which has such attention.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from maxtool.recipe.codec_type import NUMBER, NUMBER_OR_NULL, Codec, Raws, Unspellable
-from maxtool.recipe.expressions import Undefined, Values, same
+from maxtool.recipe.expressions import Undefined, Values, is_number, same
 
 
 def _read_size(raws: Raws, values: Values) -> Any:  # noqa: ANN401
@@ -47,6 +51,28 @@ def _write_alike(value: float | None, values: Values) -> Raws:
     return ()
 
 
+def _over(root: Callable[[Values], float]) -> Callable[[Raws, Values], Any]:
+    """Read how many times a number of the model; null is 1."""
+
+    def read(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+        number = raws[0]
+        return 1.0 if number is None else number / root(values) if is_number(number) else number
+
+    return read
+
+
+def _depth(values: Values) -> float:
+    return math.sqrt(values["n_layers"])
+
+
+def _write_base(value: float, values: Values) -> Raws:
+    """Write a width, which is a whole number."""
+    base = round(value * values["hidden_size"])
+    if not base or not same(base / values["hidden_size"], value):
+        raise Unspellable
+    return (base,)
+
+
 LATENT_CODECS: Mapping[str, Codec] = {
     "latent_size": Codec(
         read=_read_size,
@@ -64,6 +90,20 @@ LATENT_CODECS: Mapping[str, Codec] = {
     ),
     "one_shared_head": Codec(
         read=_read_heads, write=_write_heads, types=("int",), needs={"n_heads": NUMBER}
+    ),
+    "over_hidden_size": Codec(
+        read=_over(lambda values: values["hidden_size"]),
+        write=_write_base,
+        types=("float",),
+        keys=("float",),
+        needs={"hidden_size": NUMBER},
+    ),
+    "over_root_of_layers": Codec(
+        read=_over(_depth),
+        write=lambda value, values: (float(f"{value * _depth(values):.15g}"),),
+        types=("float",),
+        keys=("float",),
+        needs={"n_layers": NUMBER},
     ),
     "without_rotated": Codec(
         read=_read_plain,

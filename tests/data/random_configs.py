@@ -398,7 +398,16 @@ GRANTED: Mapping[str, Config] = {
 
 
 # Architectures of llama.cpp that keep the factors of rotary frequencies.
-FACTORS_KEPT = ("apertus", "llama", "mistral", "mixtral", "phi3", "smollm3", *FURTHER_FACTORS_KEPT)
+FACTORS_KEPT = (
+    "apertus",
+    "minicpm3",
+    "llama",
+    "mistral",
+    "mixtral",
+    "phi3",
+    "smollm3",
+    *FURTHER_FACTORS_KEPT,
+)
 
 
 # How the positions of an image share the rotation, of which a text has one.
@@ -426,6 +435,12 @@ def sayable(model_type: str, config: Config) -> Config:
         if model_type in UNSCALED:
             theta_and_share = ("rope_theta", "partial_rotary_factor")
             kept = {"rope_type": "default"} | {k: table[k] for k in theta_and_share if k in table}
+            longest = max(config["max_position_embeddings"], LONGEST)
+            config["max_position_embeddings"] = longest
+        if model_type == "minicpm3":  # the converter says nothing else
+            factors = ("short_factor", "long_factor", "original_max_position_embeddings")
+            kept = {key: kept[key] for key in factors if key in kept and kind == "longrope"}
+            kept |= {"rope_type": "longrope" if kept else "default", "rope_theta": 10000.0}
             longest = max(config["max_position_embeddings"], LONGEST)
             config["max_position_embeddings"] = longest
         whole = {**tables, "full_attention": kept} if "full_attention" in tables else kept

@@ -55,14 +55,29 @@ def _glm4_moe_lite(draw: Draw) -> Config:
     return config | ({"mlp_layer_types": listed} if draw(FLAGS) else {})
 
 
+def _minicpm3(draw: Draw) -> Config:
+    config = _latent(
+        draw,
+        mlp_bias=FLAGS,
+        scale_emb=st.sampled_from([1, 2.5, 12]),
+        scale_depth=st.none() | st.floats(0.5, 3.0),
+        dim_model_base=st.none() | st.integers(1, 9),
+    )
+    return config | ({"v_head_dim": None} if draw(FLAGS) else {})
+
+
 LATENT: Mapping[str, Callable[[Draw], Config]] = {
     "deepseek_v2": _deepseek_v2,
     "deepseek_v3": _deepseek_v3,
     "glm4_moe_lite": _glm4_moe_lite,
+    "minicpm3": _minicpm3,
 }
 _GRANTED = SILU | {"attention_bias": False, "rms_norm_eps": 1e-6}
 LATENT_GRANTED: Mapping[str, Config] = {
     "deepseek_v2": _GRANTED | {"mlp_bias": False},
     "deepseek_v3": _GRANTED,
     "glm4_moe_lite": _GRANTED,
+    "minicpm3": _GRANTED
+    | {"mlp_bias": False, "scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256}
+    | {"q_lora_rank": 7, "v_head_dim": None},
 }

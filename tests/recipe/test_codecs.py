@@ -104,6 +104,8 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "latent_size": SIZES,
     "one_shared_head": st.just(4),
     "without_rotated": SIZES,
+    "over_hidden_size": SIZES.map(lambda base: base / 96),
+    "over_root_of_layers": FACTORS,
     "paired_mscale": FACTORS,
     "layers_before_predicted": SIZES,
     "outside_table": SIZES,
@@ -307,6 +309,16 @@ def test_widths_of_states() -> None:
     assert [inner.write(width, VALUES) for width in (288, 7)] == [(288, 3), (7, None)]
     assert [rank.read([raw], VALUES) for raw in (None, "auto", 7, "x")] == [6, 6, 7, "x"]
     assert rank.read([None], VALUES | {"hidden_size": 97}) == 7
+
+
+def test_multipliers_of_minicpm3() -> None:
+    depth, base = CODECS["over_root_of_layers"], CODECS["over_hidden_size"]
+    assert depth.read((None,), VALUES) == base.read((None,), VALUES) == 1.0
+    assert depth.read((1.4,), VALUES) == 1.4 / 6**0.5
+    assert depth.write(1.4 / 6**0.5, VALUES) == (1.4,)
+    assert base.read((24,), VALUES) == 0.25
+    with pytest.raises(Unspellable):
+        base.write(0.37, VALUES)
 
 
 def test_latents() -> None:

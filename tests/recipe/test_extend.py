@@ -64,7 +64,7 @@ def test_false_is_a_value_elsewhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("extends", "message"),
     [
-        ('"lama"', "extends: there is no recipe 'lama' .known: afmoe, apertus, arcee, bert"),
+        ('"lama"', "extends: there is no recipe 'lama' .known: afmoe, apertus, arcee, bamba, bert"),
         ('"../llama"', "there is no recipe"),
         ("3", "needs the name of a recipe, found 3"),
         ("[]", "needs the name of a recipe"),

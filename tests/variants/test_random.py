@@ -47,6 +47,7 @@ NEEDED = {
     "dots1": {"n_routed_experts", "num_experts_per_tok"},
     "gpt_oss": {"rope_parameters"},
     "jamba": {"attn_layer_offset", "expert_layer_offset"},
+    "minicpm3": {"qk_rope_head_dim"},
     "ministral3": {"rope_parameters"},
     "nemotron_h": {"layers_block_type"},
     "nemotron_h_moe": {"layers_block_type"},
