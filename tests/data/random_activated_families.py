@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from hypothesis import strategies as st
 
+from tests.data.random_families import SQUARED
 from tests.data.random_options import FLAGS, Config, Draw, usual
 
 XIELU = st.sampled_from(["xielu", "xielu", "relu2", "silu", "gelu", "gelu_pytorch_tanh", "relu"])
@@ -15,5 +16,11 @@ def _apertus(draw: Draw) -> Config:
     return usual(draw, hidden_act=XIELU, attention_bias=FLAGS)
 
 
-ACTIVATED: Mapping[str, Callable[[Draw], Config]] = {"apertus": _apertus}
-ACTIVATED_GRANTED: Mapping[str, Config] = {"apertus": {"hidden_act": "xielu"}}
+def _bitnet(draw: Draw) -> Config:
+    return usual(draw, explicit=False, hidden_act=SQUARED, attention_bias=FLAGS)
+
+
+ACTIVATED: Mapping[str, Callable[[Draw], Config]] = {"apertus": _apertus, "bitnet": _bitnet}
+ACTIVATED_GRANTED: Mapping[str, Config] = {
+    "apertus": {"hidden_act": "xielu"},
+}

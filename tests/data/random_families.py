@@ -24,6 +24,7 @@ def type_of(family: str) -> str:
 
 # Those that GGUF has no form of.
 WITHOUT_GGUF = (
+    "bitnet",
     "codegen",
     "cwm",
     "electra",

@@ -21,7 +21,7 @@ from maxtool.recipe.plan import shown
 from maxtool.runtime.loader.specs import CLASSIFY
 from maxtool.weights import Checkpoint, open_checkpoint
 from tests.data.random_families import WITHOUT_GGUF
-from tests.data.seeded import Config
+from tests.data.seeded import Config, unfolded
 from tests.recipe import test_recorded_keys
 from tests.variants import gguf_files, gguf_keys
 from tests.variants.cases import Case, read
@@ -171,9 +171,8 @@ class Judge:
             if told["recipe"] in names:
                 folder = self.folder / "published" / model
                 if model not in self._published:
-                    self._published[model] = _bare(
-                        folder, told["config"], told.get("files", {}), told.get("bytes", {})
-                    )
+                    held = (told.get(key, {}) for key in ("files", "bytes", "floats"))
+                    self._published[model] = _bare(folder, told["config"], *held)
                 yield model, told, self._published[model]
 
     def unwritten(self, names: Sequence[str]) -> Iterator[str]:
@@ -248,6 +247,7 @@ def _bare(
     config: Config,
     files: Mapping[str, object],
     held: Mapping[str, Sequence[int]] | None = None,
+    floats: Mapping[str, Sequence[int]] | None = None,
 ) -> Checkpoint:
     """A configuration with a tensor that it has no use for, and files beside it."""
     for name, content in files.items():
@@ -255,6 +255,7 @@ def _bare(
         (folder / name).write_text(json.dumps(content))
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: np.full(shape, 127, np.uint8) for name, shape in (held or {}).items()}
+    tensors |= {n: np.full(size, 0.5, np.float32) for n, size in unfolded(floats or {}).items()}
     save_file({"x": np.zeros(1, np.float32), **tensors}, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(config))
     return open_checkpoint(folder)

@@ -11,7 +11,15 @@ from typing import Any
 
 from maxtool.errors import MalformedFile
 from maxtool.weights.composite import View
-from maxtool.weights.schemes import awq, bitsandbytes, compressed_tensors, gptq, mxfp4, torchao
+from maxtool.weights.schemes import (
+    awq,
+    bitnet,
+    bitsandbytes,
+    compressed_tensors,
+    gptq,
+    mxfp4,
+    torchao,
+)
 from maxtool.weights.schemes.scheme import Layout, Misfit, QuantizedTensor, Unsupported, quantized
 from maxtool.weights.tensor_info import TensorInfo
 
@@ -29,6 +37,7 @@ METHODS: Mapping[str, Callable[[Said, Mapping[str, object]], tuple[Layout, ...]]
     "awq": _by_config(awq.layouts),
     "compressed-tensors": _by_config(compressed_tensors.layouts),
     "bitsandbytes": _by_config(bitsandbytes.layouts),
+    "bitnet": _by_config(bitnet.layouts),
     "mxfp4": _by_config(mxfp4.layouts),
     "torchao": torchao.layouts,
 }
