@@ -16,13 +16,14 @@ from maxtool.architectures.entry import Entry, Limit, Table
 from maxtool.architectures.layer_state import LayerState
 from maxtool.architectures.mlp import scaled
 from maxtool.architectures.normalization import applied, stream_norm
+from maxtool.architectures.position_vectors import POSITIONS
 from maxtool.architectures.rope_scaling import BY_LENGTH
 from maxtool.architectures.rotary_angles import Turn, make_rotaries
 from maxtool.architectures.sliding_cache import count_of
 from maxtool.architectures.xielu import make_numbers
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
-from maxtool.graph import BufferType, DimLike, Tensor, TensorType, Weight, ops
+from maxtool.graph import BufferType, DimLike, Tensor, TensorType, ops
 from maxtool.graph.ops.sampling import SETTINGS
 from maxtool.nn import Embedding, Linear, Module, ModuleList, tensor_parallel
 from maxtool.nn.tensor_parallel import Role
@@ -33,24 +34,6 @@ CPU_FORM = CacheLayout()
 BEYOND = {"longrope": "reread_beyond", "dynamic": "read_whole_beyond"}
 # A text by itself.
 ALONE = {"batch": 1}
-
-
-class PositionEmbedding(Module[[Tensor, Tensor], Tensor]):
-    """A learned vector for each position, behind some that no position has."""
-
-    def __init__(self, context: int, hidden: int, dtype: DType, offset: int = 0) -> None:
-        self.weight = Weight("weight", dtype, (offset + context, hidden))
-        self.offset = offset
-
-    def forward(self, x: Tensor, position: Tensor) -> Tensor:
-        """``x [batch, seq, hidden]``, which begins at ``position``, with the vectors added.
-
-        With positions ``[batch]`` there is one token in each row.
-        """
-        position = position + self.offset if self.offset else position
-        if position.shape == [1]:
-            return ops.add_positions(x, self.weight, position)
-        return x + ops.gather(self.weight, position, 0).cast(x.dtype).reshape(x.shape)
 
 
 class Decoder(Module[[Tensor], Tensor]):
@@ -77,9 +60,8 @@ class Decoder(Module[[Tensor], Tensor]):
         self.embed_norm = stream_norm(config) if config.embed_norm else None
         has_own = width != hidden
         self.project_in = Linear(width, hidden, dtype) if has_own else None
-        if config.position == "learned":
-            rows, offset = config.context_length, config.position_offset
-            self.position = PositionEmbedding(rows, hidden, dtype, offset)
+        if config.position in POSITIONS:
+            self.position = POSITIONS[config.position](config, self.context, dtype)
         self.layers = ModuleList(
             DecoderLayer(config, index, dtype, form, self.context)
             for index in range(config.n_layers)
@@ -292,7 +274,7 @@ class Decoder(Module[[Tensor], Tensor]):
         """The normalised hidden state ``[batch, seq, hidden]``."""
         x = scaled(self.embed(input_ids), self.config.embed_scale)
         x = applied(self.embed_norm, applied(self.project_in, x))
-        if self.config.position == "learned":
+        if self.config.position in POSITIONS:
             x = self.position(x, location[0])
         return self._read(x, self._turned(input_ids, location[0]), location, cache)
 

@@ -31,7 +31,14 @@ POSITIVE = (
 # Sizes of attention, which are needed where a layer has it.
 ATTENTION = ("n_heads", "n_kv_heads", "head_dim")
 NOT_NEGATIVE = (
-    *("norm_eps", "position_offset", "rope_mscale", "rope_mscale_all_dim", "expert_sum_eps"),
+    *(
+        "norm_eps",
+        "position_offset",
+        "position_padding",
+        "rope_mscale",
+        "rope_mscale_all_dim",
+        "expert_sum_eps",
+    ),
     *("latent_eps", "scan_eps", "intermediate_size", *ATTENTION),
 )
 
@@ -51,7 +58,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "mixer": ("convolution", "delta", "mamba", "selective"),
     "state_norm": ("gated", "before", "none"),
     "scan_norm": ("none", "plain", "rms"),
-    "position": ("rope", "learned", "alibi", "none"),
+    "position": ("rope", "learned", "sinusoidal", "alibi", "none"),
     "rope_scaling": ("none", "linear", "dynamic", "llama3", "yarn", "longrope"),
     "pooling": (*POOLINGS,),
 }

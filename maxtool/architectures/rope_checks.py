@@ -21,7 +21,13 @@ SCALING_NEEDS: dict[str, tuple[str, ...]] = {
 }
 
 # What positions are called that do not rotate.
-WORDS = {"learned": "learned positions", "alibi": "linear biases"}
+WORDS = {
+    "learned": "learned positions",
+    "sinusoidal": "sinusoidal positions",
+    "alibi": "linear biases",
+}
+# The least width of a vector of sines and cosines, of which the slowest is told by their number.
+LEAST = 4
 
 PER_FREQUENCY = ("rope_short_factors", "rope_long_factors")
 
@@ -78,4 +84,11 @@ def _biases(config: RopeOptions) -> Iterator[str]:
         yield f"context_length {config.context_length} with linear biases: at most {MOST}"
 
 
-RULES: tuple[Rule, ...] = (_needs, _factors, _rotary, _scaling, _not_rotated, _biases)
+def _sinusoids(config: RopeOptions) -> Iterator[str]:
+    if config.position == "sinusoidal" and config.hidden_size < LEAST:
+        yield f"hidden_size {config.hidden_size} with sinusoidal positions: at least {LEAST}"
+    if config.position != "sinusoidal" and config.position_padding is not None:
+        yield f"position_padding {config.position_padding} with position {config.position!r}"
+
+
+RULES: tuple[Rule, ...] = (_needs, _factors, _rotary, _scaling, _not_rotated, _biases, _sinusoids)

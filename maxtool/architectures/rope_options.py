@@ -11,10 +11,13 @@ from maxtool.architectures.decoder_sizes import DecoderSizes, chosen
 class RopeOptions(DecoderSizes):
     """Options of how a decoder knows where a token stands."""
 
-    # ``rope``; ``learned``, a vector for each position, added to the embedding; ``alibi``, by which
-    # the score of a key grows with its position (Press et al. 2021); or ``none``.
+    # ``rope``; ``learned``, a vector for each position, added to the embedding; ``sinusoidal``, one
+    # of sines and cosines; ``alibi``, by which the score of a key grows with its position (Press et
+    # al. 2021); or ``none``.
     position: str = "rope"
-    position_offset: int = 0  # learned vectors before that of the first position
+    position_offset: int = 0  # vectors before that of the first position
+    # The number of a sinusoidal vector that is zero instead, counted with those before the first.
+    position_padding: int | None = None
     # How many elements of a head are rotated, the first ones; None for all.
     rotary_dim: int | None = None
     rope_theta: float = 10000.0  # the base of the rotary frequencies

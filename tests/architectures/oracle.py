@@ -41,6 +41,8 @@ class Oracle:
         x = self._norm("embed_norm", x) if c.embed_norm else x
         if c.position == "learned":
             x = x + self.w["position.weight"][c.position_offset :][: len(ids)]
+        if c.position == "sinusoidal":
+            x = x + np.stack([self._waves(c.position_offset + place) for place in range(len(ids))])
         for layer in range(c.n_layers):
             x = self._layer(layer, x)
         head = self.w["embed.weight" if c.tie_word_embeddings else "lm_head.weight"]
@@ -49,6 +51,13 @@ class Oracle:
         logits = x @ head.T + self.w.get("lm_head.bias", 0)
         logits = logits * c.logits_scale
         return self._capped(logits, c.logits_softcap)
+
+    def _waves(self, number: int) -> Array:
+        """The vector of sines and cosines of that number."""
+        width, half = self.c.hidden_size, self.c.hidden_size // 2
+        angles = number * np.exp(-np.log(1e4) * np.arange(half) / (half - 1))
+        waves = np.concatenate([np.sin(angles), np.cos(angles), np.zeros(width - 2 * half)])
+        return np.zeros(width) if number == self.c.position_padding else waves
 
     def _layer(self, layer: int, x: Array) -> Array:
         c, at = self.c, f"layers.{layer}."

@@ -173,6 +173,12 @@ CASES: dict[str, dict[str, Any]] = {
         "xielu_beta": (0.5, 0.7, 0.1),
         "xielu_eps": (-1e-6, -0.3, 0.2),
     },
+    "waves of positions": {
+        "position": "sinusoidal",
+        "position_offset": 2,
+        "position_padding": 5,
+        "embed_scale": 4.5,
+    },
     "one window": {"sliding_window": 3, "n_kv_heads": 3},
     "a window wider than the context": {"sliding_window": 100},
 }
@@ -276,6 +282,8 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
         "embed_scale": draw(st.floats(0.5, 6)),
         "residual_scale": draw(st.floats(0.2, 1)),
     }
+    if chosen["position"] == "sinusoidal":
+        result["hidden_size"] = max(4, result["hidden_size"])
     if result["sliding_window"] is not None:
         result["sliding_layers"] = draw(layers)
         if chosen["position"] == "rope":

@@ -36,6 +36,7 @@ WITHOUT_GGUF = (
     "opt",
     "persimmon",
     "vaultgemma",
+    "xglm",
 )
 
 SILU = {"hidden_act": "silu"}
