@@ -65,7 +65,19 @@ PROMPT = {"config_sentence_transformers.json": {"default_prompt_name": "query", 
 
 NEWER_KINDS = ["linear_attention"] * 39 + ["full_attention"]
 
+XGLM = "xglm-1.7B"
+# The names that transformers' class has for them besides.
+GENERAL = {"num_hidden_layers": 24, "hidden_size": 2048, "num_attention_heads": 16}
+ITS_OWN = dict.fromkeys(("num_layers", "d_model", "attention_heads"))
+
 DECLARED: tuple[Declared, ...] = (
+    Declared(XGLM, {**ITS_OWN, **GENERAL}, {"n_layers": 24, "hidden_size": 2048, "n_heads": 16}),
+    Declared(XGLM, {"attention_heads": None}, {"n_heads": 16}),
+    Declared(XGLM, {"activation_function": "gelu_python"}, {"hidden_act": "gelu"}),
+    Declared(XGLM, {"activation_function": "gelu_fast"}, {"hidden_act": "gelu_tanh"}),
+    Declared(XGLM, {"activation_function": "gelu_pytorch_tanh"}, {"hidden_act": "gelu_tanh"}),
+    Declared(XGLM, {"activation_function": "swish"}, {"hidden_act": "silu"}),
+    Declared(XGLM, {"add_cross_attention": True}, None),
     Declared(BGE, {}, READ, files=MEAN),
     Declared(BGE, {}, {**READ, "pooling": "max"}, files=_sentences("max_tokens", *PARTS)),
     Declared(BGE, {}, {**READ, "normalize": False}, files=_sentences("mean_tokens", *PARTS[:2])),

@@ -20,6 +20,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "qwen3_5_moe_fused * match/hf/requires*",
     ),
     "a folder of which GGUF has no form is written with the configuration that it has": (
+        "bitnet * constants/hf*",
         "codegen * constants/hf*",
         "cwm * constants/hf*",
         "electra * constants/hf*",
@@ -31,6 +32,8 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "opt * constants/hf*",
         "persimmon * constants/hf*",
         "vaultgemma * constants/hf*",
+        "xglm * constants/hf*",
+        "xglm swap config/*/hf/keys/0 with 1",
     ),
     "tests/recipe/test_published.py looks for what is written, and for what is refused": (
         "granitehybrid * constants/hf*",
@@ -65,6 +68,15 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "jamba * config/expert_layers/hf/default*",
     ),
     "tests/recipe/test_load.py has both kinds of files": ("bamba * match/gguf/requires*",),
+    "transformers writes a number where a configuration says null": (
+        "bitnet drop config/n_kv_heads/default",
+        "minicpm3 drop config/n_kv_heads/default",
+    ),
+    "tests/recipe/test_xglm.py has files with such tensors, and such names": (
+        "xglm * weights/hf/drop*",
+        "xglm * weights/hf/rename*",
+        "xglm * weights/hf/lm_head.weight/when*",
+    ),
     "neither transformers nor llama.cpp reads it": (
         "mamba2 * expect/hf/norm_before_gate*",
         "mamba2 swap expect/hf/norm_before_gate with *",
@@ -76,6 +88,8 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     "no recorded model is as wide as so many heads": ("mpt set config/n_heads/hf/default to *",),
     "all files say how large a head is": ("ministral3 * config/head_dim/default/*",),
     "a spelling of an activation that other families' recordings have": (
+        "apertus * config/hidden_act/hf/values/*",
+        "bitnet * config/hidden_act/hf/values/*",
         "phi drop config/hidden_act/hf/values/*",
         "_selective drop config/hidden_act/hf/values/*",
         "_selective set config/hidden_act/hf/values/* to *",
@@ -102,6 +116,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "siglip_vision drop config/hidden_act/hf/values/[gs]?lu",
         "vit drop config/pooler_act/hf/values/tanh",
         "whisper drop config/hidden_act/hf/values/[gs]?lu",
+        "xglm drop config/hidden_act/hf/values/[gs]?lu",
     ),
     "the order of a list of names means nothing": (
         "* swap aside/hf/*/* with *",
