@@ -150,7 +150,8 @@ def test_all_problems_at_once(written: Callable[..., Path]) -> None:
 def test_unknown_architecture_lists_recipes(edited: Callable[..., Path]) -> None:
     checkpoint = open_checkpoint(edited(config={"model_type": "qwen9"}))
     with pytest.raises(
-        UnknownArchitecture, match=r"'qwen9'.*llama, mamba, mamba2, minimax_m2, ministral3, mistral"
+        UnknownArchitecture,
+        match=r"'qwen9'.*llama, mamba, mamba2, minicpm3, minimax_m2, ministral3, mistral",
     ):
         find_recipe(checkpoint)
 
