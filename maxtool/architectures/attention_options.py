@@ -12,11 +12,14 @@ class AttentionOptions(DecoderSizes):
     """Options of queries, keys, values and scores."""
 
     # Norms of queries and keys: ``none``; ``head``, of each head with one weight for all;
-    # ``each_head``, of each head with its own weight; ``full``, of all heads together.
+    # ``each_head``, of each head with its own weight; ``plain``, of each head without a weight;
+    # ``full``, of all heads together.
     qk_norm: str = "none"
     qk_norm_type: str = "rms"  # ``rms``, or ``layer`` for mean and variance
     qk_norm_bias: bool = False  # whether those norms have biases, if they are layer norms
     qk_norm_after_rope: bool = False  # whether they follow the rotation by positions
+    # Whether layers without rotary positions have none of those norms.
+    qk_norm_rotated_only: bool = False
     # Queries, keys and values are held between this and its negative, before heads are normalised;
     # None for no bound.
     qkv_clip: float | None = None
@@ -27,15 +30,22 @@ class AttentionOptions(DecoderSizes):
     # How many keys a query sees at most, its own included; None for all.
     sliding_window: int | None = None
     sliding_layers: tuple[bool, ...] | None = None  # which layers have that window; all when None
+    # Whether the window is a chunk: positions are cut into runs of ``sliding_window``, and a query
+    # sees the keys of its own run up to its own (Llama 4's chunked attention).
+    chunked_window: bool = False
     # What scores are multiplied by; ``head_dim ** -0.5`` when None.
     attention_scale: float | None = None
     # ``cap * tanh(score / cap)`` bounds the scores; None for no bound.
     attention_softcap: float | None = None
 
     # With the next one, what queries are multiplied by, by their position: ``1 + temperature *
-    # log(1 + floor(position / temperature_context))`` (Llama 4's scaling of attention).
+    # log(1 + floor((position + temperature_offset) / temperature_context))`` (Llama 4's scaling of
+    # attention).
     temperature: float | None = None
     temperature_context: int | None = None  # positions
+    temperature_offset: int = 0  # positions
+    # Whether the layers without rotary positions alone have that scaling.
+    temperature_unrotated_only: bool = False
     # Whether each head has one more key, of a score that is a parameter and a value of zero, which
     # all queries see (gpt-oss's sinks).
     attention_sinks: bool = False

@@ -297,9 +297,13 @@ class Decoder(Module[[Tensor], Tensor]):
         config, factor = self.config, None
         if config.temperature is not None and config.temperature_context is not None:
             temperature, length = config.temperature, config.temperature_context
-            factor = query_scale(input_ids, position, temperature, length)
+            offset = config.temperature_offset
+            factor = query_scale(input_ids, position, temperature, length, offset)
         return [
-            (built[config.is_local(layer)] if config.has_rope(layer) else None, factor)
+            (
+                built[config.is_local(layer)] if config.has_rope(layer) else None,
+                factor if config.has_temperature(layer) else None,
+            )
             if config.has_attention(layer)
             else (None, None)
             for layer in range(config.n_layers)

@@ -19,14 +19,14 @@ from maxtool.nn.tensor_parallel import Role
 class Attention(CachedModule):
     """Attention in which each head of keys serves several heads of queries.
 
-    A query sees ``window`` keys at most, its own included; None for all. The cache has room for
-    ``context`` positions, or for the window alone where its form slides.
+    A query sees the keys that the options of its layer say. The cache has room for ``context``
+    positions, or for the layer's window alone where its form slides.
     """
 
     def __init__(
         self,
         config: DecoderConfig,
-        window: int | None,
+        layer: int,
         dtype: DType,
         form: CacheLayout,
         context: int,
@@ -40,7 +40,7 @@ class Attention(CachedModule):
         self.q.role, self.o.role = Role.OUTPUTS, Role.INPUTS
         if config.n_kv_heads > 1:  # a single one serves the queries of every device
             self.k.role = self.v.role = Role.OUTPUTS
-        self.norm_at = _place_of_norms(config)
+        self.norm_at = _place_of_norms(config, layer)
         if self.norm_at is not None:
             self.q_norm, self.k_norm = (
                 head_norm(config, heads) for heads in (config.n_heads, config.n_kv_heads)
@@ -57,7 +57,8 @@ class Attention(CachedModule):
         self.slopes = slopes(config.n_heads) if has_biases else None
         self.clip, self.key_scale = config.qkv_clip, config.key_scale
         self.head_dim = dim
-        self.window, self.room = window, form.room(window, context)
+        self.window, self.chunked = config.window(layer), config.chunked_window
+        self.room = form.room(self.window, context)
         self.slides, self.n_kv_heads = self.room < context, config.n_kv_heads
         self.form = form
         self.softcap = config.attention_softcap
@@ -84,13 +85,15 @@ class Attention(CachedModule):
             heads = query, key, value
             query, key, value = biased(heads, location[0], self.slopes, self.scale)
         window = self.window if self.slides else None
-        seen = attended_parts(self.form, self.form.parts(key, value), location, cache, window)
+        new = self.form.parts(key, value)
+        seen = attended_parts(self.form, new, location, cache, window, chunked=self.chunked)
         mixed = self.form.attention(
             query,
             seen.parts,
             seen.location,
             scale=self.scale,
             window=self.window,
+            chunked=self.chunked,
             softcap=self.softcap,
             sinks=None if self.sinks is None else parallel.local(self.sinks, x.device),
         )
@@ -131,9 +134,9 @@ class Attention(CachedModule):
         return x.reshape([*x.shape[:2], int(x.shape[2]) // self.head_dim, self.head_dim])
 
 
-def _place_of_norms(config: DecoderConfig) -> str | None:
+def _place_of_norms(config: DecoderConfig, layer: int) -> str | None:
     """Name where queries and keys are normalised: all of them, by head, or behind the rotation."""
-    if config.qk_norm == "none":
+    if not config.has_qk_norm(layer):
         return None
     by_head = "turned" if config.qk_norm_after_rope else "heads"
     return "full" if config.qk_norm == "full" else by_head

@@ -39,7 +39,7 @@ NOT_NEGATIVE = (
         "rope_mscale_all_dim",
         "expert_sum_eps",
     ),
-    *("latent_eps", "scan_eps", "intermediate_size", *ATTENTION),
+    *("latent_eps", "scan_eps", "intermediate_size", "temperature_offset", *ATTENTION),
 )
 
 # Each layer costs time when a model is only planned.
@@ -49,10 +49,10 @@ ACTS = ("silu", "gelu", "gelu_tanh", "relu", "relu2", "quick_gelu")
 CHOICES: dict[str, tuple[str, ...]] = {
     "norm": ("rms", "layer"),
     "block": ("pre", "post", "after", "sandwich", "parallel", "parallel_shared", "single"),
-    "qk_norm": ("none", "head", "each_head", "full"),
+    "qk_norm": ("none", "head", "each_head", "plain", "full"),
     "qk_norm_type": ("rms", "layer"),
     "mlp": ("gated", "plain"),
-    "expert_scores": ("softmax", "sigmoid"),
+    "expert_scores": ("softmax", "sigmoid", "sigmoid_of_chosen"),
     "hidden_act": (*ACTS, xielu.NAME),
     "state_act": ACTS,
     "mixer": ("convolution", "delta", "mamba", "selective"),
@@ -173,8 +173,12 @@ def _norms_and_windows(config: DecoderConfig) -> Iterator[str]:
         yield "norm_bias with norms that have no weights"
     if config.qk_norm_after_rope and config.qk_norm == "full":
         yield "qk_norm_after_rope with qk_norm 'full', which is not of heads"
+    if config.qk_norm == "plain" and config.qk_norm_bias:
+        yield "qk_norm_bias with qk_norm 'plain', which has no weights"
     if config.sliding_window is None and any(config.sliding_layers or ()):
         yield "sliding_layers without a sliding_window"
+    if config.sliding_window is None and config.chunked_window:
+        yield "chunked_window without a sliding_window"
 
 
 def _mixers(config: DecoderConfig) -> Iterator[str]:

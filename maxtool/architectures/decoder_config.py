@@ -80,6 +80,14 @@ class DecoderConfig(
             return self.head_dim
         return self.latent_size + self.rotated
 
+    def has_qk_norm(self, layer: int) -> bool:
+        """Return whether queries and keys of a layer are normalised."""
+        return self.qk_norm != "none" and (self.has_rope(layer) or not self.qk_norm_rotated_only)
+
+    def has_temperature(self, layer: int) -> bool:
+        """Return whether queries of a layer are scaled by their position."""
+        return not (self.temperature_unrotated_only and self.has_rope(layer))
+
     def is_local(self, layer: int) -> bool:
         """Return whether a layer has the rotary base of the sliding ones."""
         return self.rope_local_theta is not None and self.window(layer) is not None

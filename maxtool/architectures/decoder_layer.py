@@ -70,7 +70,7 @@ class DecoderLayer(CachedModule):
         if config.has_attention(index) and not config.is_mlp(index):
             self._mixers += (("attn", config.attention_in_scale, config.attention_out_scale),)
             attention = Attention if config.latent_size is None else LatentAttention
-            self.attn = attention(config, config.window(index), dtype, form, context)
+            self.attn = attention(config, index, dtype, form, context)
         if config.has_mixer(index):
             name, make = MIXERS[config.mixer]
             self._mixers += ((name, config.mixer_in_scale, config.mixer_out_scale),)

@@ -17,6 +17,15 @@ def _experts(config: DecoderConfig) -> Iterator[str]:
         yield f"n_experts_used {config.n_experts_used} is more than n_experts {config.n_experts}"
     if config.mlp != "gated" and config.swiglu_limit is not None:
         yield f"swiglu_limit with mlp {config.mlp!r}: it is for gated experts alone"
+    if config.expert_scores == "sigmoid_of_chosen":
+        for name, usual in (("expert_correction", False), ("expert_groups", 1)):
+            if getattr(config, name) != usual:
+                yield f"{name} with expert_scores 'sigmoid_of_chosen', by which none are chosen"
+    if config.expert_input_scaled:
+        if config.mlp != "gated" or config.swiglu_limit is not None:
+            yield "expert_input_scaled is for gated experts alone, without a swiglu_limit"
+        if config.expert_bias:
+            yield "expert_input_scaled with expert_bias: biases are not of what goes in"
 
 
 def _groups(config: DecoderConfig) -> Iterator[str]:

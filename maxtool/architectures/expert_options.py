@@ -20,7 +20,8 @@ class ExpertOptions(DecoderSizes):
     expert_sum_eps: float = 0.0  # with that, what is added to the sum that they are divided by
     expert_layers: tuple[bool, ...] | None = None  # which layers have experts; all when None
 
-    # What a router makes of its outputs: ``softmax``, or ``sigmoid`` of each by itself.
+    # What a router makes of its outputs: ``softmax``, ``sigmoid`` of each by itself, or
+    # ``sigmoid_of_chosen``, of those that are chosen by the outputs themselves.
     expert_scores: str = "softmax"
     # Whether a number for each expert is added to its score where experts are chosen, and not where
     # what they make is added up.
@@ -32,6 +33,8 @@ class ExpertOptions(DecoderSizes):
     # How many of a group's best scores are added up for that; 1 in DeepSeek-V2.
     expert_group_best: int = 2
     expert_scale: float = 1.0  # what the weights of the experts are multiplied by in the end
+    # Whether what goes into an expert is multiplied by its weight, rather than what it makes.
+    expert_input_scaled: bool = False
     router_bias: bool = False  # whether the router has a bias
     expert_bias: bool = False  # whether the projections of experts have biases
     # With the next one, activations are held within bounds: ``(min(max(up, -limit), limit) + 1) *

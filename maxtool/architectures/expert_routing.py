@@ -19,6 +19,9 @@ def route(
         correction: What is added to scores where experts are chosen, ``[experts]``, if anything.
         config: How many are used, and what scores are.
     """
+    if config.expert_scores == "sigmoid_of_chosen":
+        best, chosen = ops.top_k(logits, config.n_experts_used or 0)
+        return _shared_out(ops.sigmoid(best), config), chosen
     scores = ops.sigmoid(logits) if config.expert_scores == "sigmoid" else ops.softmax(logits)
     choice = scores if correction is None else scores + correction
     if config.expert_groups > 1:
@@ -27,10 +30,15 @@ def route(
     if choice is not scores:
         places = chosen.reshape([*chosen.shape, 1])
         shares = ops.gather_nd(scores, places, batch_dims=scores.rank - 1)
+    return _shared_out(shares, config), chosen
+
+
+def _shared_out(scores: Tensor, config: DecoderConfig) -> Tensor:
+    """The shares of experts of such scores, ``[..., used]``."""
     if config.norm_topk:
-        total = ops.sum(shares)
-        shares = shares / (total + config.expert_sum_eps if config.expert_sum_eps else total)
-    return (shares if config.expert_scale == 1 else shares * config.expert_scale), chosen
+        total = ops.sum(scores)
+        scores = scores / (total + config.expert_sum_eps if config.expert_sum_eps else total)
+    return scores if config.expert_scale == 1 else scores * config.expert_scale
 
 
 def _in_best_groups(scores: Tensor, config: DecoderConfig) -> Tensor:

@@ -53,14 +53,14 @@ class Latent(Module[[Tensor], Tensor]):
 class LatentAttention(CachedModule):
     """Attention in which the heads' keys and values are made of one latent of each token.
 
-    A query sees ``window`` keys at most, its own included; None for all. The cache has room for
-    ``context`` positions, or for the window alone where its form slides.
+    A query sees the keys that the options of its layer say. The cache has room for ``context``
+    positions, or for the layer's window alone where its form slides.
     """
 
     def __init__(
         self,
         config: DecoderConfig,
-        window: int | None,
+        layer: int,
         dtype: DType,
         form: CacheLayout,
         context: int,
@@ -81,7 +81,8 @@ class LatentAttention(CachedModule):
         self.v_up = HeadLinear(heads, self.size, value_dim, dtype)
         self.o = Linear(heads * value_dim, hidden, dtype, has_bias=config.o_bias)
         self.heads, self.form = heads, form
-        self.window, self.room = window, form.room(window, context)
+        self.window, self.chunked = config.window(layer), config.chunked_window
+        self.room = form.room(self.window, context)
         self.slides = self.room < context
         self.softcap = config.attention_softcap
         self.scale = config.score_scale * score_factor(config)
@@ -100,13 +101,15 @@ class LatentAttention(CachedModule):
         """
         query, key = self._queries(x, turn, location), self._keys(x, turn, location)
         window = self.window if self.slides else None
-        seen = attended_parts(self.form, self.form.parts(key, key), location, cache, window)
+        new = self.form.parts(key, key)
+        seen = attended_parts(self.form, new, location, cache, window, chunked=self.chunked)
         mixed = self.form.attention(
             query,
             seen.parts,
             seen.location,
             scale=self.scale,
             window=self.window,
+            chunked=self.chunked,
             softcap=self.softcap,
             sinks=None,
         )

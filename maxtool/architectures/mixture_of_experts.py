@@ -87,16 +87,20 @@ class MixtureOfExperts(Module[[Tensor], Tensor]):
         correction = self.correction
         local = None if correction is None else parallel.local(correction, x.device)
         shares, chosen = route(self.router(x), local, self.config)
-        inner = self._inner(applied(self.narrow, x), chosen)
+        inner = self._inner(applied(self.narrow, x), chosen, shares)
         mixed = ops.weighted_sum(self.down(inner, chosen), shares)
         mixed = applied(self.widen, tensor_parallel.summed(mixed, self.down.weight))
         return mixed if self.shared is None else mixed + self.shared(x)
 
-    def _inner(self, x: Tensor, chosen: Tensor) -> Tensor:
+    def _inner(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
+        """What is inside the experts; a share of ``x`` is one of its gate, and of the result."""
         up = self.up(x, chosen)
         if self.gate is None:
             return ACTIVATIONS[self.config.hidden_act](up)
-        return self._activated(self.gate(x, chosen), up)
+        gate = self.gate(x, chosen)
+        if self.config.expert_input_scaled:
+            gate = gate * shares.reshape([*shares.shape, 1])
+        return self._activated(gate, up)
 
     def _activated(self, gate: Tensor, up: Tensor) -> Tensor:
         limit, alpha = self.config.swiglu_limit, self.config.swiglu_alpha

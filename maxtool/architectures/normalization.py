@@ -65,6 +65,8 @@ def head_norm(config: DecoderConfig, heads: int) -> Norm:
     kind, eps, has_bias = config.qk_norm_type, config.norm_eps, config.qk_norm_bias
     if config.qk_norm == "each_head":
         return EachHeadNorm(kind, heads, config.head_dim, eps, has_bias)
+    if config.qk_norm == "plain":
+        return PlainNorm(kind, config.head_dim, eps)
     width = config.head_dim * (heads if config.qk_norm == "full" else 1)
     return make_norm(kind, width, eps, has_bias)
 

@@ -58,8 +58,8 @@ def _rotary(config: RopeOptions) -> Iterator[str]:
 
 def _scaling(config: RopeOptions) -> Iterator[str]:
     low, high = config.rope_low_freq_factor, config.rope_high_freq_factor
-    if config.rope_scaling == "llama3" and low >= high:
-        yield f"rope_low_freq_factor {low} is not less than rope_high_freq_factor {high}"
+    if config.rope_scaling == "llama3" and low > high:
+        yield f"rope_low_freq_factor {low} is more than rope_high_freq_factor {high}"
     if config.rope_scaling == "dynamic" and config.rotated <= 2:
         yield f"rope_scaling 'dynamic' needs more than {config.rotated} rotated elements"
     if config.rope_scaling == "yarn" and config.rope_theta <= 1:

@@ -84,6 +84,8 @@ def _llama3(config: DecoderConfig, _length: int) -> Frequencies:
     original = config.original_context
     lengths = F32(2 * math.pi) / plain
     is_long, is_short = lengths > F32(original / low), lengths < F32(original / high)
+    if low == high:
+        return np.where(is_long, plain / factor, plain)
     share = (F32(original) / lengths - F32(low)) / F32(high - low)
     between: Frequencies = (F32(1) - share) * plain / factor + share * plain
     return np.select([is_long, is_short], [plain / factor, plain], between)

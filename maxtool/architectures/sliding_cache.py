@@ -5,6 +5,9 @@ query sees. A step of one token writes, and attends to all that is there: in whi
 does not matter to attention. Several tokens may overwrite keys that the first of them see; so old
 keys are put in order in front of the new ones, attention reads those, and the cache is written for
 the steps to come.
+
+Chunks are as long as such a cache, so that each lies in it from its first place on. The keys of the
+chunk that a step goes on are in order there, in front of which a query of it sees nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +28,13 @@ class Seen(NamedTuple):
 
 
 def attended_parts(
-    form: CacheLayout, new: Cache, location: Location, cache: Cache | None, window: int | None
+    form: CacheLayout,
+    new: Cache,
+    location: Location,
+    cache: Cache | None,
+    window: int | None,
+    *,
+    chunked: bool = False,
 ) -> Seen:
     """The keys and values that are attended to, and the written cache.
 
@@ -35,30 +44,39 @@ def attended_parts(
         location: Where the first of them stands.
         cache: What was kept before them; None where nothing is kept.
         window: The positions that the cache has room for, where these are fewer than there may be.
+        chunked: Whether so many positions are a chunk, and queries see none before their own.
     """
     if cache is None:
         return Seen(form.laid(new), location, None)
     if window is not None:
-        return read_and_write(form, cache, new, location, window)
+        return read_and_write(form, cache, new, location, window, chunked=chunked)
     written = form.written(cache, new, location)
     return Seen(written, location, written)
 
 
 def read_and_write(
-    form: CacheLayout, cache: Cache, new: Cache, location: Location, window: int
+    form: CacheLayout,
+    cache: Cache,
+    new: Cache,
+    location: Location,
+    window: int,
+    *,
+    chunked: bool = False,
 ) -> Seen:
     """Write new parts, ``[batch, seq, kv_heads, ...]``, the first token's at ``location``.
 
     ``cache`` has room for ``window`` positions. Several tokens are of one text where it has slots.
     """
     (position, slot), length = location, new[0].shape[1]
+    before = position % window if chunked else ops.clamp(position, max=window)
     if length == 1:
         written = form.written(cache, new, (position % window, slot))
-        return Seen(written, (ops.clamp(position, max=window - 1), slot), written)
-    old, laid = _in_order(form, cache, location, window), form.laid(new)
+        return Seen(written, (ops.clamp(before, max=window - 1), slot), written)
+    old = _own(cache, slot) if chunked else _in_order(form, cache, location, window)
+    laid = form.laid(new)
     axes = form.axes
     joined = tuple(ops.concat(pair, axis) for *pair, axis in zip(old, laid, axes, strict=True))
-    count = ops.clamp(position, max=window), None  # of the old ones those that there are
+    count = before, None  # of the old ones those that there are, or that its chunk has
     seen = form.written(joined, new, count)
     return Seen(seen, count, _overwritten(form, cache, new, location, window))
 
@@ -68,10 +86,15 @@ def _in_order(form: CacheLayout, cache: Cache, location: Location, window: int) 
     position, slot = location
     first = ops.clamp(position - window, min=0)
     order = (first + ops.range(0, window, dtype=DType.int32, device=position.device)) % window
-    own = cache if slot is None else tuple(ops.gather(buffer, slot, 0) for buffer in cache)
     return tuple(
-        ops.gather(buffer, order, axis) for buffer, axis in zip(own, form.axes, strict=True)
+        ops.gather(buffer, order, axis)
+        for buffer, axis in zip(_own(cache, slot), form.axes, strict=True)
     )
+
+
+def _own(cache: Cache, slot: Tensor | None) -> Cache:
+    """The part of a text, which a cache with slots has beside others."""
+    return cache if slot is None else tuple(ops.gather(buffer, slot, 0) for buffer in cache)
 
 
 def _overwritten(

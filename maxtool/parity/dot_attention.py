@@ -30,6 +30,11 @@ def _per_head(x: Floats, heads: int) -> Floats:
     return np.repeat(x, heads // x.shape[1], axis=1)
 
 
+def _first_seen(queries: Integers, window: int, *, chunked: bool) -> Integers:
+    """The first of the keys that queries at some positions see."""
+    return queries - queries % window if chunked else queries - window + 1
+
+
 def _cached_attention(
     query: Floats,
     key: Floats,
@@ -39,6 +44,7 @@ def _cached_attention(
     *,
     scale: float,
     window: int | None,
+    chunked: bool,
     softcap: float | None,
     causal: bool,
     transposed: bool,
@@ -52,7 +58,9 @@ def _cached_attention(
     keys = key[..., seen].swapaxes(-1, -2) if transposed else key[:, :, seen]
     queries = first + np.arange(length)[:, None]
     places = np.arange(keys.shape[2])
-    hidden = (places > queries) & causal | (places <= queries - (window or np.inf))
+    hidden = (places > queries) & causal
+    if window is not None:
+        hidden |= places < _first_seen(queries, window, chunked=chunked)
     scores = query.swapaxes(1, 2) @ _per_head(keys, heads).swapaxes(-1, -2) * scale
     if softcap is not None:
         scores = softcap * np.tanh(scores / softcap)

@@ -140,8 +140,10 @@ class Oracle:
             share, chosen = self._routed(self._linear(f"{at}mlp.router", row), at)
             total = share[chosen].sum() + self.c.expert_sum_eps if self.c.norm_topk else 1.0
             for one in chosen:
-                made = self._expert(at, "down", one, self._inside(at, one, self._narrow(at, row)))
-                made = self._widened(at, self.c.expert_scale * share[one] / total * made)
+                weight = self.c.expert_scale * share[one] / total
+                before, after = (weight, 1.0) if self.c.expert_input_scaled else (1.0, weight)
+                inside = self._inside(at, one, self._narrow(at, row) * before)
+                made = self._widened(at, after * self._expert(at, "down", one, inside))
                 out[token] += made
             out[token] += self.w.get(f"{at}mlp.widen.bias", 0)
         return out + self._shared(at, x) if self.c.shared_expert_size else out
@@ -183,7 +185,8 @@ class Oracle:
         """The shares of all experts, and the numbers of those that are used."""
         c = self.c
         share = np.exp(scores - scores.max())
-        share = 1 / (1 + np.exp(-scores)) if c.expert_scores == "sigmoid" else share / share.sum()
+        by_itself = c.expert_scores in ("sigmoid", "sigmoid_of_chosen")
+        share = 1 / (1 + np.exp(-scores)) if by_itself else share / share.sum()
         choice = share + (self.w[f"{at}mlp.correction"] if c.expert_correction else 0)
         if c.expert_groups > 1:
             groups = choice.reshape(c.expert_groups, -1)
@@ -197,8 +200,10 @@ class Oracle:
         c, at = self.c, f"layers.{layer}.attn."
         q, k, v = self._heads(layer, x) if c.latent_size is None else self._of_latents(layer, x)
         if c.temperature is not None and c.temperature_context is not None:
-            steps = np.floor(np.arange(len(x)) / c.temperature_context)
-            q = q * (1 + c.temperature * np.log(1 + steps))[:, None, None]
+            places = np.arange(len(x)) + c.temperature_offset
+            factors = 1 + c.temperature * np.log(1 + places // c.temperature_context)
+            spared = c.temperature_unrotated_only and self._is_rotated(layer)
+            q = q if spared else q * factors[:, None, None]
         k, v = (np.repeat(one, c.n_heads // c.n_kv_heads, axis=1) for one in (k, v))
         scale = c.head_dim**-0.5 if c.attention_scale is None else c.attention_scale
         scores = np.einsum("qhd,khd->hqk", q, k) * scale
@@ -224,12 +229,13 @@ class Oracle:
         c, at = self.c, f"layers.{layer}.attn."
         q, k, v = (self._linear(at + name, x) for name in "qkv")
         k = k * c.key_scale
-        if c.qk_norm == "full":
+        if c.qk_norm == "full" and (self._is_rotated(layer) or not c.qk_norm_rotated_only):
             q, k = self._head_norms(at, q, k)
         if c.qkv_clip is not None:
             q, k, v = (np.clip(one, -c.qkv_clip, c.qkv_clip) for one in (q, k, v))
         q, k, v = (one.reshape(len(x), -1, c.head_dim) for one in (q, k, v))
-        by_head = c.qk_norm in ("head", "each_head")
+        by_head = c.qk_norm in ("head", "each_head", "plain")
+        by_head &= self._is_rotated(layer) or not c.qk_norm_rotated_only
         if by_head and not c.qk_norm_after_rope:
             q, k = self._head_norms(at, q, k)
         if self._is_rotated(layer):
@@ -366,6 +372,9 @@ class Oracle:
     def _seen(self, layer: int, length: int) -> Array:
         back = np.arange(length)[:, None] - np.arange(length)
         window = self.c.sliding_window if self._is_sliding(layer) else length
+        if self.c.chunked_window and self._is_sliding(layer):
+            chunks = np.arange(length) // window
+            return (back >= 0) & (chunks[:, None] == chunks)
         return (back >= 0) & (back < window)
 
     def _rotated(self, layer: int, x: Array) -> Array:

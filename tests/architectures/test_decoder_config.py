@@ -84,8 +84,8 @@ def test_what_a_scaling_needs(changes: dict[str, Any], found: list[str]) -> None
     ("changes", "line"),
     [
         (
-            {"rope_scaling": "llama3", "rope_low_freq_factor": 4.0},
-            "rope_low_freq_factor 4.0 is not less than rope_high_freq_factor 4.0",
+            {"rope_scaling": "llama3", "rope_low_freq_factor": 5.0},
+            "rope_low_freq_factor 5.0 is more than rope_high_freq_factor 4.0",
         ),
         (
             {"rope_scaling": "dynamic", "rotary_dim": 2},

@@ -87,6 +87,29 @@ CASES: dict[str, dict[str, Any]] = {
         "mlp": "plain",
         "sub_norms": True,
     },
+    "chunks": {
+        "sliding_window": 4,
+        "sliding_layers": LAYERS,
+        "chunked_window": True,
+        "rope_layers": LAYERS,
+        "qk_norm": "plain",
+        "qk_norm_type": "layer",
+        "qk_norm_after_rope": True,
+        "qk_norm_rotated_only": True,
+        "temperature": 0.8,
+        "temperature_context": 3,
+        "temperature_offset": 1,
+        "temperature_unrotated_only": True,
+    },
+    "experts of scaled tokens": {
+        "n_experts": 4,
+        "n_experts_used": 2,
+        "expert_scores": "sigmoid_of_chosen",
+        "expert_input_scaled": True,
+        "norm_topk": False,
+        "expert_scale": 1.7,
+        "shared_expert_size": 5,
+    },
     "scales": {"residual_scale": 0.4, "logits_scale": 0.25, "qkv_bias": True},
     "some rotated": {"rotary_dim": 4, "rope_layers": LAYERS},
     "two bases": {
@@ -273,8 +296,11 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
         **{name: draw(st.booleans()) for name in ("sub_norms", "lm_head_bias")},
         "qkv_clip": draw(st.none() | st.floats(0.5, 3)),
         "plain_norms": chosen["norm"] == "rms" and draw(st.booleans()),
-        "qk_norm_bias": chosen["qk_norm_type"] == "layer" and draw(st.booleans()),
+        "qk_norm_bias": chosen["qk_norm_type"] == "layer"
+        and chosen["qk_norm"] != "plain"
+        and draw(st.booleans()),
         "qk_norm_after_rope": chosen["qk_norm"] != "full" and draw(st.booleans()),
+        "qk_norm_rotated_only": draw(st.booleans()),
         "tie_word_embeddings": draw(st.booleans()),
         "sliding_window": draw(st.none() | st.integers(1, 12)),
         "attention_softcap": draw(st.none() | st.floats(0.5, 30)),
@@ -285,7 +311,7 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
     if chosen["position"] == "sinusoidal":
         result["hidden_size"] = max(4, result["hidden_size"])
     if result["sliding_window"] is not None:
-        result["sliding_layers"] = draw(layers)
+        result |= {"sliding_layers": draw(layers), "chunked_window": draw(st.booleans())}
         if chosen["position"] == "rope":
             result["rope_local_theta"] = draw(st.none() | st.floats(10, 1000))
     if chosen["position"] == "alibi":
@@ -301,12 +327,15 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
         result |= {"sub_norms": False, "n_kv_heads": result["n_heads"]}
     if draw(st.booleans()):
         result |= {"temperature": 0.5, "temperature_context": draw(st.integers(1, 9))}
+        result |= {"temperature_offset": draw(st.integers(0, 2))}
+        result |= {"temperature_unrotated_only": draw(st.booleans())}
     has_experts = chosen["mlp"] == "gated" and chosen["hidden_act"] != "xielu"
     if has_experts and draw(st.booleans()):
         experts = draw(st.integers(1, 6))
         used = draw(st.integers(1, experts))
         result |= {"n_experts": experts, "n_experts_used": used, "expert_layers": draw(layers)}
         result |= {"norm_topk": draw(st.booleans()), "expert_size": draw(st.integers(1, 30))}
+        result |= {"expert_input_scaled": draw(st.booleans())}
     return result
 
 

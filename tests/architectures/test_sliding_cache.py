@@ -38,8 +38,11 @@ PARTS = {
         (5, True, DType.float16),
     ),
 )
-def test_a_text_read_in_parts(window: int, transposed: bool, dtype: DType) -> None:
-    config = CONFIG | SLIDING | {"sliding_window": window}
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_text_read_in_parts(
+    window: int, transposed: bool, dtype: DType, *, chunked: bool
+) -> None:
+    config = CONFIG | SLIDING | {"sliding_window": window, "chunked_window": chunked}
     model = build("decoder", config, form=CacheLayout(dtype, transposed, slides=True))
     fill(model)
     whole = model.compile(*model.entries()[0].inputs.values())(IDS).to_numpy()
@@ -74,8 +77,9 @@ def test_a_text_read_in_parts_with_a_cache_in_blocks() -> None:
             assert off < 1 / 254, (lengths, at)
 
 
-def test_going_back_by_one_position_loses_nothing() -> None:
-    config = CONFIG | SLIDING | {"sliding_window": 5}
+@pytest.mark.parametrize("chunked", [False, True])
+def test_going_back_by_one_position_loses_nothing(*, chunked: bool) -> None:
+    config = CONFIG | SLIDING | {"sliding_window": 5, "chunked_window": chunked}
     model = build("decoder", config, form=CacheLayout(slides=True))
     fill(model)
     steps = Steps(model, batch=2, decodes=True)

@@ -39,8 +39,9 @@ CACHED = [DType.float32, DType.float16, DType.bfloat16]
 @pytest.mark.parametrize(
     ("window", "softcap"), thinned([(None, None), (3, 2.0), (2**70, None)], (None, None), (3, 2.0))
 )
+@pytest.mark.parametrize("chunked", [False, True])
 def test_attention_over_a_cache_of_any_form(
-    dtype: DType, transposed: bool, window: int | None, softcap: float | None
+    dtype: DType, transposed: bool, window: int | None, softcap: float | None, chunked: bool
 ) -> None:
     """Keys and values are rounded to the cache's type, and what they give is computed exactly."""
     x, query = sample(2, 3, 2, 4), sample(2, 3, 6, 4)
@@ -54,12 +55,15 @@ def test_attention_over_a_cache_of_any_form(
     result = keys.to_numpy().swapaxes(2, 3) if transposed else keys.to_numpy()
     np.testing.assert_array_equal(result, wanted)
     options = {"scale": 0.5, "window": window, "softcap": softcap, "transposed": transposed}
+    options |= {"chunked": chunked}
     got = ops.attention(Tensor(query), keys, values, [4], **options).to_numpy()
     held = np.repeat(wanted.astype(np.float64), 3, 1)
     scores = np.einsum("bihd,bhjd->bhij", query.astype(np.float64), held) * 0.5
     scores = scores if softcap is None else softcap * np.tanh(scores / softcap)
     at, key = 4 + np.arange(3)[:, None], np.arange(8)[None]
-    scores[..., (key > at) | (key <= at - min(window or 99, 99))] = -np.inf
+    width = min(window or 99, 99)
+    first = at - at % width if chunked else at - width + 1
+    scores[..., (key > at) | (key < first)] = -np.inf
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     exact = np.einsum("bhij,bhjd->bihd", weights / weights.sum(-1, keepdims=True), held)
     np.testing.assert_allclose(got, exact, rtol=2e-6, atol=2e-6)

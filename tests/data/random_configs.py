@@ -13,6 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.data.random_activated_families import ACTIVATED, ACTIVATED_GRANTED
+from tests.data.random_chunked_families import CHUNKED, CHUNKED_GRANTED, CHUNKED_VISION
 from tests.data.random_families import (
     FURTHER,
     FURTHER_FACTORS_KEPT,
@@ -262,6 +263,7 @@ FAMILIES: Mapping[str, Callable[[Draw], Config]] = {
     **FURTHER,
     **LATENT,
     **ACTIVATED,
+    **CHUNKED,
 }
 
 VISION = {
@@ -371,7 +373,7 @@ ENCODERS: Mapping[str, Callable[[Draw], Config]] = {
     "electra": _electra,
 }
 """The families that give vectors of tokens, and no logits."""
-RECORDED = {**FAMILIES, "gemma3": _gemma3_vision, **ENCODERS}
+RECORDED = {**FAMILIES, "gemma3": _gemma3_vision, **CHUNKED_VISION, **ENCODERS}
 """Every family that ``record_random.py`` records."""
 
 TANH = {"hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True}
@@ -393,19 +395,14 @@ GRANTED: Mapping[str, Config] = {
     **FURTHER_GRANTED,
     **LATENT_GRANTED,
     **ACTIVATED_GRANTED,
+    **CHUNKED_GRANTED,
 }
 """What llama.cpp takes for granted of each family: other values are refused for GGUF."""
 
 
 # Architectures of llama.cpp that keep the factors of rotary frequencies.
 FACTORS_KEPT = (
-    "apertus",
-    "minicpm3",
-    "llama",
-    "mistral",
-    "mixtral",
-    "phi3",
-    "smollm3",
+    *("apertus", "llama", "llama4_text", "minicpm3", "mistral", "mixtral", "phi3", "smollm3"),
     *FURTHER_FACTORS_KEPT,
 )
 

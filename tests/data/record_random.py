@@ -27,9 +27,16 @@ from gguf import GGUFReader
 from hypothesis import HealthCheck, Phase, given, settings
 from safetensors import safe_open
 from safetensors.numpy import save_file
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    PreTrainedModel,
+)
 
 from maxtool.artifact.original_model import cache_name, positions
+from tests.data.random_chunked_families import CHUNKED_VISION
 from tests.data.random_configs import (
     ENCODERS,
     LONGEST,
@@ -60,7 +67,7 @@ UNSAID = ("transformers_version", "_name_or_path", "torch_dtype", "dtype", "use_
 # It writes what it does not read: an infinity as a table.
 UNSAID += ("time_step_limit",)
 # llama.cpp knows RoBERTa's kin by its name, and no part that sees in the file of a language model.
-UNCONVERTED = ("gemma3", "camembert", "xlm-roberta", "glm", *WITHOUT_GGUF)
+UNCONVERTED = ("gemma3", "llama4", "camembert", "xlm-roberta", "glm", *WITHOUT_GGUF)
 
 # Names of classes in published configurations, where transformers has none of its own.
 ARCHITECTURES = {
@@ -137,6 +144,8 @@ class Peer:
         self.model_type = model_type
         self.folder = folder
         self.auto: Any = AutoModel if model_type in ENCODERS else AutoModelForCausalLM
+        if model_type in CHUNKED_VISION:  # the other class has the language model alone
+            self.auto = AutoModelForImageTextToText
         self.norm = norm_of(model_type)
 
     def write(self, config: Config, *, older: bool) -> tuple[Config, Shapes]:
@@ -255,7 +264,7 @@ def rows(model_type: str, scratch: Path, checkout: Path) -> list[Config]:
         peer = Peer(model_type, scratch / str(index) / model_type)
         has_gguf = index % 2 == 0 and model_type not in UNCONVERTED
         config = sayable(model_type, drawn) if has_gguf else drawn
-        older = index % 4 >= 2 and model_type not in {*ENCODERS, "gemma3"} - {"modernbert"}
+        older = index % 4 >= 2 and model_type not in {*ENCODERS, "gemma3", "llama4"} - {"modernbert"}
         try:
             written, shapes = peer.write(config, older=older)
             outputs = peer.outputs(written, first=1 + 7 * index % (LONGEST - 1))

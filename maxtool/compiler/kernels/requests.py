@@ -59,6 +59,7 @@ class Attention(Request):
     head_dim: int
     scale: float  # of the scores, usually ``head_dim ** -0.5``
     window: int | None  # keys that a query sees at most
+    chunked: bool  # whether those are the ones of its chunk of ``window``
     softcap: float | None  # scores become ``softcap * tanh(score / softcap)``
     causal: bool  # whether a query sees none of the keys behind its own
     dtype: str

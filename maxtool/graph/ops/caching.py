@@ -74,6 +74,7 @@ def _infer_attention(
     *sinks: TensorType,
     scale: float,  # noqa: ARG001 - part of the operation's signature
     window: int | None,
+    chunked: bool,  # noqa: ARG001
     softcap: float | None,
     causal: bool,  # noqa: ARG001
     transposed: bool,
@@ -95,6 +96,7 @@ def _infer_slot_attention(
     *sinks: TensorType,
     scale: float,  # noqa: ARG001 - part of the operation's signature
     window: int | None,
+    chunked: bool,  # noqa: ARG001
     softcap: float | None,
     causal: bool,  # noqa: ARG001
     transposed: bool,
@@ -192,6 +194,7 @@ def attention(
     *,
     scale: float,
     window: int | None = None,
+    chunked: bool = False,
     softcap: float | None = None,
     causal: bool = True,
     transposed: bool = True,
@@ -200,7 +203,8 @@ def attention(
 ) -> Tensor:
     """Attention with grouped queries over a cache, which holds the keys of the queries, too.
 
-    Query ``i`` sees the keys ``0 .. position + i``, or the last ``window`` of them.
+    Query ``i`` sees the keys ``0 .. position + i``, or the last ``window`` of them, or of its own
+    chunk those up to its own.
 
     Args:
         query: ``[batch, seq, heads, dim]``.
@@ -209,6 +213,8 @@ def attention(
         position: int32 ``[1]``: where the first query stands among the keys.
         scale: What scores are multiplied by.
         window: How many keys a query sees at most, its own included.
+        chunked: Whether that many keys, from the first of all on, are a chunk each, and a query
+            sees none before its own chunk.
         softcap: Scores become ``softcap * tanh(score / softcap)``, before any is hidden.
         causal: Whether a query sees none of the keys behind its own. Otherwise it sees those of all
             other queries, too, which a window must not be narrower than.
@@ -223,7 +229,8 @@ def attention(
     Returns:
         ``[batch, seq, heads, dim]``.
     """
-    options = {**score_options(scale, window, softcap, causal), "transposed": bool(transposed)}
+    options = score_options(scale, window, softcap, causal=causal, chunked=chunked)
+    options |= {"transposed": bool(transposed)}
     further = [] if sinks is None else [sinks]
     if slot is None:
         return apply("attention", query, key, value, position, *further, **options)[0]
@@ -231,12 +238,14 @@ def attention(
 
 
 def score_options(
-    scale: float, window: int | None, softcap: float | None, causal: bool
+    scale: float, window: int | None, softcap: float | None, *, causal: bool, chunked: bool
 ) -> dict[str, object]:
     """Return what becomes of scores, as attributes of a node."""
+    window = None if window is None or window >= _EVERY else window
     return {
         "scale": float(scale),
-        "window": None if window is None or window >= _EVERY else window,
+        "window": window,
+        "chunked": bool(chunked) and window is not None,
         "softcap": None if softcap is None else float(softcap),
         "causal": bool(causal),
     }

@@ -39,6 +39,7 @@ def _infer_attention(
     *further: TensorType,
     scale: float,  # noqa: ARG001 - part of the operation's signature
     window: int | None,
+    chunked: bool,  # noqa: ARG001
     softcap: float | None,
     causal: bool,  # noqa: ARG001
 ) -> tuple[TensorType, ...]:
@@ -92,6 +93,7 @@ def quantized_attention(
     *,
     scale: float,
     window: int | None = None,
+    chunked: bool = False,
     softcap: float | None = None,
     causal: bool = True,
     slot: TensorLike | None = None,
@@ -113,11 +115,12 @@ def quantized_attention(
         position: As there; so are all others.
         scale: What scores are multiplied by.
         window: How many keys a query sees at most.
+        chunked: Whether so many are a chunk.
         softcap: The soft cap of scores.
         causal: Whether a query sees none of the keys behind its own.
         slot: Which rows of keys and values are seen.
         sinks: The score of one more key of each head.
     """
     places = [position, *(each for each in (slot, sinks) if each is not None)]
-    options = score_options(scale, window, softcap, causal)
+    options = score_options(scale, window, softcap, causal=causal, chunked=chunked)
     return apply("quantized_attention", query, *key, *value, *places, **options)[0]

@@ -60,8 +60,9 @@ class Problem:
         if (cap := self.scores.softcap) is not None:
             actual = cap * np.tanh(actual / cap)
         query, key = self.position + np.arange(seq)[:, None], np.arange(seen)[None]
-        hidden = (key > query) & self.scores.causal
-        hidden |= key <= query - (self.scores.window or 1 << 40)
+        width = self.scores.window or 1 << 40
+        first = query - query % width if self.scores.chunked else query - width + 1
+        hidden = (key > query) & self.scores.causal | (key < first)
         actual[:, :, hidden] = -np.inf
         weights = np.exp(actual - actual.max(-1, keepdims=True))
         weights /= weights.sum(-1, keepdims=True)
@@ -106,6 +107,7 @@ def positions(draw: st.DrawFn, longest: int) -> tuple[int, int]:
     WINDOWS,
     CAPS,
     st.sampled_from([1, 3, 32, 40]),
+    st.booleans(),
 )
 @FEW
 def test_one_token(
@@ -117,8 +119,9 @@ def test_one_token(
     window: int | None,
     softcap: float | None,
     splits: int,
+    chunked: bool,
 ) -> None:
-    scores = Scores(dim**-0.5, window, softcap)
+    scores = Scores(dim**-0.5, window, softcap, chunked=chunked and window is not None)
     one = problem(batch, 1, *where, heads, dim, dtype, scores)
     out = np.full((batch, heads[0], splits, dim), np.nan, np.float32)
     sums = np.full((batch, heads[0], splits, 2), np.nan, np.float32)
@@ -144,7 +147,8 @@ def check_tiles(one: Problem, dtype: str, kibibytes: int = 99, *, rounded: bool 
     scores = one.scores
     options = (scores.scale, scores.window, scores.softcap, dtype)
     y = np.full_like(one.q, np.nan)
-    kernel = attention(kibibytes << 10, *heads, dim, *options, causal=scores.causal)
+    kinds = {"causal": scores.causal, "chunked": scores.chunked}
+    kernel = attention(kibibytes << 10, *heads, dim, *options, **kinds)
     run(kernel, one.q, one.k, one.v, one.at, y)
     exact, most = one.expected()
     unit = float(ml_dtypes.finfo(TYPES[dtype]).eps) / 2 if rounded else 0
@@ -155,6 +159,7 @@ def check_tiles(one: Problem, dtype: str, kibibytes: int = 99, *, rounded: bool 
     ("dim", "dtype", "seq", "position", "window", "kibibytes"),
     [
         (8, "float32", 70, 9, 20, 99),
+        (8, "float32", 70, 9, -20, 99),  # in chunks
         (6, "bfloat16", 3, 40, None, 99),
         (64, "float32", 33, 0, None, 20),
     ],
@@ -162,7 +167,7 @@ def check_tiles(one: Problem, dtype: str, kibibytes: int = 99, *, rounded: bool 
 def test_many_tokens_without_tensor_cores(
     dim: int, dtype: str, seq: int, position: int, window: int | None, kibibytes: int
 ) -> None:
-    scores = Scores(dim**-0.5, window)
+    scores = Scores(dim**-0.5, window and abs(window), chunked=(window or 0) < 0)
     check_tiles(
         problem(2, seq, position, position + seq + 1, (4, 2), dim, dtype, scores), dtype, kibibytes
     )
@@ -174,12 +179,13 @@ def test_many_tokens_without_tensor_cores(
         (64, "bfloat16", 70, 60, None, None),
         (80, "float16", 40, 0, 20, 5.0),
         (144, "bfloat16", 17, 50, 7, None),
+        (64, "bfloat16", 70, 60, -40, None),  # in chunks
     ],
 )
 def test_many_tokens_on_tensor_cores(
     dim: int, dtype: str, seq: int, position: int, window: int | None, softcap: float | None
 ) -> None:
-    scores = Scores(dim**-0.5, window, softcap)
+    scores = Scores(dim**-0.5, window and abs(window), softcap, chunked=(window or 0) < 0)
     one = problem(2, seq, position, position + seq + 1, (6, 2), dim, dtype, scores)
     check_tiles(one, dtype, rounded=True)
 
@@ -212,6 +218,7 @@ def test_queries_that_see_each_other(
     WINDOWS,
     CAPS,
     st.sampled_from([99, 20]),
+    st.booleans(),
 )
 @settings(max_examples=60, deadline=None)
 def test_many_tokens(
@@ -224,10 +231,11 @@ def test_many_tokens(
     window: int | None,
     softcap: float | None,
     kibibytes: int,
+    chunked: bool,
 ) -> None:
     """Tiles are small where shared memory is."""
     position, context = where
-    scores = Scores(dim**-0.5, window, softcap)
+    scores = Scores(dim**-0.5, window, softcap, chunked=chunked and window is not None)
     one = problem(batch, seq, position, context + seq, heads, dim, dtype, scores)
     kibibytes = kibibytes if dim <= 128 else 99
     rounded = TileLayout(HeadSizes(*heads, dim, dim), dtype).fits(kibibytes << 10)

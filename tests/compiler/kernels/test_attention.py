@@ -42,7 +42,9 @@ def reference(
     window: int | None,
     cap: float | None = None,
     sinks: np.ndarray | None = None,
+    *,
     causal: bool = True,
+    chunked: bool = False,
 ) -> np.ndarray:
     """q[batch, seq, heads, d]; k and v [batch, keys, kv_heads, d]; by the definition."""
     q, k, v = (array.astype("f8") for array in (q, k, v))
@@ -52,8 +54,9 @@ def reference(
     scores = scores if cap is None else cap * np.tanh(scores / cap)
     query = position + np.arange(q.shape[1])[:, None]
     key = np.arange(k.shape[1])[None]
-    seen = (key <= query) | (not causal)
-    seen &= key > query - (window or 1 << 40)
+    width = window or 1 << 40
+    first = query - query % width if chunked else query - width + 1
+    seen = ((key <= query) | (not causal)) & (key >= first)
     scores = np.where(seen, scores, -np.inf)
     top = scores.max(-1, keepdims=True)
     weights = np.exp(scores - top)
@@ -111,6 +114,22 @@ def test_attention(heads: int, kv_heads: int, head_dim: int, window: int | None)
         where = np.array([position], "i4")
         actual = call(function, q, *caches(k, v, context), where, shape=q.shape)
         assert error(actual, reference(q, k, v, position, window)) < BOUND, (batch, seq, position)
+
+
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "head_dim", "chunk"),
+    [(8, 1, 16, 1), (9, 3, 64, 7), (4, 2, 80, 64), (17, 1, 4, 100)],
+)
+def test_chunks(heads: int, kv_heads: int, head_dim: int, chunk: int) -> None:
+    options = heads, kv_heads, head_dim, head_dim**-0.5, chunk
+    function = compiled(attention, TILE, *options, chunked=True)
+    for batch, seq, position, context in [*CALLS, (2, 3, 77, 80), (1, 17, 250, 300)]:
+        q = 2 * normal(1, batch, seq, heads, head_dim)
+        k, v = (normal(seed, batch, position + seq, kv_heads, head_dim) for seed in (2, 3))
+        where = np.array([position], "i4")
+        actual = call(function, q, *caches(k, v, context), where, shape=q.shape)
+        expected = reference(q, k, v, position, chunk, chunked=True)
+        assert error(actual, expected) < BOUND, (batch, seq, position)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

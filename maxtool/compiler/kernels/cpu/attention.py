@@ -17,6 +17,7 @@ from maxtool.compiler.kernels.cpu.attention_task import (
     AttentionKernel,
     AttentionTask,
     Options,
+    Seen,
 )
 from maxtool.compiler.kernels.cpu.cached_rows import QUANTS, WORDS, CachedRows
 from maxtool.compiler.kernels.cpu.integer_dot import instruction_set
@@ -46,18 +47,19 @@ def attention(
     dtype: str = "float32",
     sinks: bool = False,
     causal: bool = True,
+    chunked: bool = False,
 ) -> b.PrimFunc:
     """Build attention over keys and values in ``dtype``.
 
     Parameters of the kernel: q[batch, seq, heads, head_dim], k[batch, kv_heads, head_dim, context],
     v[batch, kv_heads, context, head_dim], position[1] int32, y like q. Query i sees the keys 0 to
-    position + i, and with a window only the last ``window`` of them; its own position included. One
-    that is not ``causal`` sees those of all queries, too. With ``sinks``, sink[heads] before y has
-    the score of one more key of each head.
+    position + i, and with a window only the last ``window`` of them, or where these are ``chunked``
+    those of its own chunk of as many; its own position included. One that is not ``causal`` sees
+    those of all queries, too. With ``sinks``, sink[heads] before y has the score of one more key of
+    each head.
     """
-    options = Options(
-        heads, kv_heads, head_dim, scale, window, softcap, dtype, tile, sinks=sinks, causal=causal
-    )
+    seen = Seen(window, chunked, causal)
+    options = Options(heads, kv_heads, head_dim, scale, seen, softcap, dtype, tile, sinks=sinks)
     return _built(f"attention_{heads}_{kv_heads}_{head_dim}", options, has_slots=False)
 
 
@@ -72,6 +74,7 @@ def slot_attention(
     dtype: str = "float32",
     sinks: bool = False,
     causal: bool = True,
+    chunked: bool = False,
 ) -> b.PrimFunc:
     """Build the same over a cache with slots, of which each row of the batch has one.
 
@@ -79,9 +82,8 @@ def slot_attention(
     v[slots, kv_heads, context, head_dim], position[batch] int32 and slot[batch] int32 of each row,
     y like q. A slot outside the cache stands for its first or last one.
     """
-    options = Options(
-        heads, kv_heads, head_dim, scale, window, softcap, dtype, tile, sinks=sinks, causal=causal
-    )
+    seen = Seen(window, chunked, causal)
+    options = Options(heads, kv_heads, head_dim, scale, seen, softcap, dtype, tile, sinks=sinks)
     return _built(f"slot_attention_{heads}_{kv_heads}_{head_dim}", options, has_slots=True)
 
 
@@ -96,6 +98,7 @@ def quantized_attention(
     slots: bool = False,
     sinks: bool = False,
     causal: bool = True,
+    chunked: bool = False,
 ) -> b.PrimFunc:
     """Build the same, or ``slot_attention``, over keys and values in blocks of Q8_0.
 
@@ -104,18 +107,9 @@ def quantized_attention(
     v_scale[..., context, head_dim / 32] float16 in place of k and v.
     """
     machine = instruction_set(target)
+    seen = Seen(window, chunked, causal)
     options = Options(
-        heads,
-        kv_heads,
-        head_dim,
-        scale,
-        window,
-        softcap,
-        QUANTS,
-        target.tile,
-        machine,
-        sinks,
-        causal,
+        heads, kv_heads, head_dim, scale, seen, softcap, QUANTS, target.tile, machine, sinks
     )
     into = "_slots" if slots else ""
     name = f"quantized_attention_{heads}_{kv_heads}_{head_dim}{into}"
@@ -214,9 +208,9 @@ def _run(task: AttentionTask, parts: b.Expr, part: b.Expr) -> None:
     last = task.last_key(task.first + task.rows - 1)
     end = b.index(b.least(last + 1, task.kernel.context))
     begin = b.integer(0)
-    if options.window is not None:
-        lowest = task.position + b.quotient(task.first, options.group) - (options.window - 1)
-        begin = b.index(b.greatest(lowest, 0))
+    first = b.index(task.own_key(task.first))
+    if (reach := options.seen.reach(first)) is not None:
+        begin = b.index(b.greatest(first - reach, 0))
     blocks = b.index(b.ceildiv(b.greatest(end - begin, 0), KEYS))
     task.keys.prepare(task.queries, b.index(task.groups * TILE_ROWS))
     share = b.index(b.quotient(blocks + parts - 1, parts))

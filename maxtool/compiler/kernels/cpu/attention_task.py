@@ -22,6 +22,23 @@ HIDDEN = -1e30
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """The keys that a query sees before its own, all, of a window or of its chunk, and behind it."""
+
+    window: int | None
+    chunked: bool = False
+    causal: bool = True  # whether it sees none of the keys behind its own
+
+    def reach(self, position: b.Expr) -> b.Expr | None:
+        """The most keys that a query at a position sees before its own; None for all."""
+        if self.window is None:
+            return None
+        if self.chunked:
+            return b.remainder(position, self.window)
+        return b.integer(self.window - 1)
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """The options that an attention kernel is built for."""
 
@@ -29,13 +46,12 @@ class Options:
     kv_heads: int
     head_dim: int
     scale: float
-    window: int | None
+    seen: Seen
     softcap: float | None
     dtype: str  # of keys and values, which are converted in registers
     tile: RegisterTile
     integers: InstructionSet | None = None  # for keys and values in blocks of Q8_0
     sinks: bool = False  # whether each head has the score of one more key
-    causal: bool = True  # whether a query sees none of the keys behind its own
 
     @property
     def group(self) -> int:
@@ -123,11 +139,11 @@ class AttentionTask:
     def softmax_row(self, r: b.Expr, base: b.Expr) -> None:
         """Hide what a row may not see, then update its maximum, its sum and its values' scale."""
         width = self.options.tile.width
-        row = self.first + r
-        own = b.index(T.Cast("int32", self.own_key(row) - base))
-        last = own if self.options.causal else b.index(T.Cast("int32", self.last_key(row) - base))
+        own = b.index(self.own_key(self.first + r))
+        last = b.let(T.Cast("int32", self.last_key(self.first + r) - base))
+        seen = last, self._first_seen(own, base)
         pieces = b.widths(KEYS, width)
-        scores = [self._visible(r, own, last, offset) for offset, _ in pieces]
+        scores = [self._visible(r, seen, offset) for offset, _ in pieces]
         highest = scores[0]
         for score in scores[1:]:
             highest = T.max(highest, score)
@@ -151,17 +167,19 @@ class AttentionTask:
 
     def last_key(self, row: b.Expr) -> b.Expr:
         """The last key that a row sees."""
-        return self.own_key(row) if self.options.causal else self.position + self.kernel.seq - 1
+        causal = self.options.seen.causal
+        return self.own_key(row) if causal else self.position + self.kernel.seq - 1
 
-    def _visible(self, r: b.Expr, own: b.Expr, last: b.Expr, offset: int) -> b.Expr:
-        """A vector of scores, hidden outside the row's range: by its own key and the last one."""
+    def _visible(self, r: b.Expr, seen: tuple[b.Expr, b.Expr | None], offset: int) -> b.Expr:
+        """A vector of scores, hidden but for what a row sees: to the last key from the first on."""
         width = self.options.tile.width
         score = self._capped(b.load(self.scores, (r, offset), width))
         index = T.ramp(b.int32(offset), b.int32(1), width)
         hidden = b.splat(HIDDEN, width)
+        last, first = seen
         score = T.Select(index <= b.splat(last, width), score, hidden)
-        if self.options.window is not None:
-            score = T.Select(index > b.splat(own - self.options.window, width), score, hidden)
+        if first is not None:
+            score = T.Select(index >= b.splat(T.Cast("int32", first), width), score, hidden)
         return b.let(score)
 
     def _capped(self, score: b.Expr) -> b.Expr:
@@ -187,7 +205,7 @@ class AttentionTask:
         for r, offset, width in places:
             sums.set(r, offset, width, b.load(self.out, (row + r, left + offset), width))
         common = self._seen_by_all(row, base, count)
-        if self.options.window is not None:
+        if self.options.seen.window is not None:
             self._weigh(sums, row, base, pieces, (b.integer(0), common[0]), hides=True)
         self._weigh(sums, row, base, pieces, common, hides=False)
         self._weigh(sums, row, base, pieces, (common[1], count), hides=True)
@@ -198,18 +216,22 @@ class AttentionTask:
         """Keys of the block that every row of a register tile sees: the first, and the end."""
         rows = self.first + row, self.first + row + (TILE_ROWS - 1)
         end = b.index(b.greatest(b.least(self.last_key(rows[0]) - base + 1, count), 0))
-        if self.options.window is None:
+        begin = self._first_seen(b.index(self.own_key(rows[1])), base)
+        if begin is None:
             return b.integer(0), end
-        begin = b.greatest(self.own_key(rows[1]) - base - (self.options.window - 1), 0)
+        begin = b.greatest(begin, 0)
         return b.index(b.least(begin, end)), end
+
+    def _first_seen(self, own: b.Expr, base: b.Expr) -> b.Expr | None:
+        """The first key of the block on that the query of a key sees; None for the first of all."""
+        reach = self.options.seen.reach(own)
+        return None if reach is None else own - reach - base
 
     def _sees(self, row: b.Expr, base: b.Expr, i: b.Expr) -> b.Expr:
         """Return whether a row sees a key of the block."""
         last = b.index(self.last_key(self.first + row) - base)
-        if self.options.window is None:
-            return i <= last
-        own = b.index(self.own_key(self.first + row) - base)
-        return tirx.all(i <= last, i > own - self.options.window)
+        first = self._first_seen(b.index(self.own_key(self.first + row)), base)
+        return i <= last if first is None else tirx.all(i <= last, i >= first)
 
     def _weigh(
         self,

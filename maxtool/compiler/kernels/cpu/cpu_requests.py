@@ -118,6 +118,7 @@ class QuantizedAttention(Request):
     head_dim: int
     scale: float
     window: int | None
+    chunked: bool
     softcap: float | None
     slots: bool  # whether each row of the batch says which one of the cache it sees
     sinks: bool = False

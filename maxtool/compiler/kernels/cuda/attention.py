@@ -25,14 +25,16 @@ def attention(
     dtype: str,
     out: str = "float32",
     causal: bool = True,
+    chunked: bool = False,
 ) -> b.PrimFunc:
     """Build attention over a cache.
 
     Parameters of the kernel: q[batch, seq, heads, head_dim], k and v[batch, kv_heads, context,
     head_dim] of ``dtype``, position[1] int32, y like q, but of type ``out``. Query i sees the keys
-    0 to position + i, and with a window only the last ``window`` of them; its own position
-    included. One that is not ``causal`` sees those of all queries, too. Where keys have 16 bits and
-    heads fit tensor cores, queries and probabilities are rounded to the type of the keys.
+    0 to position + i, and with a window only the last ``window`` of them, or those of its own chunk
+    of as many; its own position included. One that is not ``causal`` sees those of all queries,
+    too. Where keys have 16 bits and heads fit tensor cores, queries and probabilities are rounded
+    to the type of the keys.
     """
     with b.kernel(f"attention_{heads}_{kv_heads}_{head_dim}") as kernel:
         batch, seq, context = kernel.dim("batch"), kernel.dim("seq"), kernel.dim("context")
@@ -43,7 +45,7 @@ def attention(
         y = kernel.argument("y", rows, b.STORAGE[out])
         sizes = HeadSizes(heads, kv_heads, head_dim, head_dim)
         types, offset = ("float32", dtype, out), T.Cast("int64", position[0])
-        scores = Scores(scale, window, softcap, causal=causal)
+        scores = Scores(scale, window, softcap, causal=causal, chunked=chunked)
         operands = sizes, batch, seq, context, q, k, v, y, types, False, offset, scores
         _flash(AttentionOperands(*operands), shared_memory)
     return kernel.function

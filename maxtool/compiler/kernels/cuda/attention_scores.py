@@ -30,6 +30,7 @@ class Scores:
     added: bool = False  # whether something is added to scores
     kind: str = "float32"  # the type they are computed in
     causal: bool = True  # whether a query sees none of the keys behind its own
+    chunked: bool = False  # whether those keys are the ones of its chunk of ``window``
 
     def number(self, value: float) -> b.Expr:
         """A constant of the type of scores."""
@@ -62,4 +63,13 @@ class Scores:
 
     def first(self, query: b.Expr) -> b.Expr:
         """The first key that the query at a position sees."""
-        return b.integer(0) if self.window is None else b.greatest(query - (self.window - 1), 0)
+        reach = self.reach(query)
+        return b.integer(0) if reach is None else b.greatest(query - reach, 0)
+
+    def reach(self, query: b.Expr) -> b.Expr | None:
+        """The most keys that the query at a position sees before its own; None for all."""
+        if self.window is None:
+            return None
+        if self.chunked:
+            return b.remainder(query, self.window)
+        return b.integer(self.window - 1)

@@ -91,8 +91,8 @@ class QueryTile:
         own = b.index(query + problem.offset)
         last = b.index(problem.scores.last(query, problem.queries) + problem.offset)
         high = _short(b.least(high, last) - self.begin)
-        window = problem.scores.window
-        return KeyRange(high, None if window is None else _short(own - window + 1 - self.begin))
+        reach = problem.scores.reach(own)
+        return KeyRange(high, None if reach is None else _short(own - reach - self.begin))
 
     def is_whole(self, first: b.Expr, count: int, rows: int) -> b.Expr:
         """Return whether every row of the tile sees all of ``count`` keys from ``first`` on."""
@@ -103,11 +103,10 @@ class QueryTile:
             return whole
         lowest = problem.scores.last(self.query, problem.queries) + problem.offset
         whole = T.And(whole, after <= lowest + 1)
-        if problem.scores.window is None:
-            return whole
         last = b.least(self.first + rows, self.rows) - 1
-        highest = b.quotient(last, problem.group) + problem.offset
-        return T.And(whole, first > highest - problem.scores.window)
+        highest = b.index(b.quotient(last, problem.group) + problem.offset)
+        reach = problem.scores.reach(highest)
+        return whole if reach is None else T.And(whole, first >= highest - reach)
 
     def hidden(self, score: b.Expr, limits: KeyRange, key: b.Expr) -> b.Expr:
         """A score, or minus infinity where the key, an int32 from ``begin`` on, is not seen."""

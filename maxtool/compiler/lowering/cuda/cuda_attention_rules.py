@@ -102,7 +102,12 @@ def _split(
         heads=heads,
         kv_heads=kv_heads,
         head_dim=dim,
-        scores=Scores(node.attributes["scale"], window, node.attributes["softcap"]),
+        scores=Scores(
+            node.attributes["scale"],
+            window,
+            node.attributes["softcap"],
+            chunked=node.attributes["chunked"],
+        ),
         dtype=dtype,
         splits=splits,
     )
