@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from maxtool.recipe.chunk_codecs import CHUNK_CODECS
 from maxtool.recipe.codec_type import NUMBER, Codec, Raws, Unspellable
 from maxtool.recipe.expert_codecs import EXPERT_CODECS
 from maxtool.recipe.expressions import Expression, Undefined, Values, evaluate, same
@@ -32,6 +33,7 @@ CODECS: Mapping[str, Codec] = {
     **LAYER_CODECS,
     **MIXER_CODECS,
     **STATE_CODECS,
+    **CHUNK_CODECS,
     **EXPERT_CODECS,
     **ROPE_CODECS,
     **VISION_CODECS,

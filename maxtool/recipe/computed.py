@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -77,8 +78,8 @@ def _read_llama3(tensor: Computed, array: Vector, values: Values) -> dict[str, A
         raise ValueError(f"needs {dim // 2} elements, one for each frequency, found {len(array)}")
     if np.all(array == 1):
         return {"rope_scaling": "none"}
-    for context in CONTEXTS:
-        found = dict(zip(LLAMA3, (float(str(array.max())), 1.0, 4.0, context), strict=True))
+    for context, high in product(CONTEXTS, (4.0, 1.0)):
+        found = dict(zip(LLAMA3, (float(str(array.max())), 1.0, high, context), strict=True))
         if np.allclose(llama3_factors({**values, **found}), array, rtol=1e-5, atol=0):
             return {**tensor.when, **found}
     return {

@@ -264,7 +264,8 @@ def rows(model_type: str, scratch: Path, checkout: Path) -> list[Config]:
         peer = Peer(model_type, scratch / str(index) / model_type)
         has_gguf = index % 2 == 0 and model_type not in UNCONVERTED
         config = sayable(model_type, drawn) if has_gguf else drawn
-        older = index % 4 >= 2 and model_type not in {*ENCODERS, "gemma3", "llama4"} - {"modernbert"}
+        newer_alone = {*ENCODERS, "gemma3", *CHUNKED_VISION} - {"modernbert"}
+        older = index % 4 >= 2 and model_type not in newer_alone
         try:
             written, shapes = peer.write(config, older=older)
             outputs = peer.outputs(written, first=1 + 7 * index % (LONGEST - 1))

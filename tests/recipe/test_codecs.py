@@ -66,12 +66,22 @@ def stepped() -> st.SearchStrategy[tuple[bool, ...]]:
     )
 
 
+def every() -> st.SearchStrategy[tuple[bool, ...]]:
+    """Every n-th layer, or none."""
+    return st.integers(0, LAYERS).map(
+        lambda n: tuple(n > 0 and (i + 1) % n == 0 for i in range(LAYERS))
+    )
+
+
 def offset() -> st.SearchStrategy[tuple[bool, ...]]:
     """Every n-th layer, from one on that is less than n."""
     return st.tuples(st.integers(1, LAYERS + 1), st.integers(0, LAYERS)).map(
         lambda of: tuple(i % of[0] == of[1] % of[0] for i in range(LAYERS))
     )
 
+
+# The layers that llama.cpp gives chunks.
+PERIOD = tuple((i + 1) % 4 != 0 for i in range(LAYERS))
 
 FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "reciprocal": FACTORS,
@@ -89,6 +99,13 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "shared_in_layers": st.none() | st.integers(1, 9).map(lambda count: 48 * count),
     "shared_experts_and_width": st.none() | st.integers(1, 9).map(lambda count: 48 * count),
     "same_in_layers": SIZES,
+    "chunked_or_rotated": FLAGS,
+    "llama4_chunks": st.sampled_from([(False,) * LAYERS, PERIOD]),
+    "llama4_rotated": st.just(PERIOD),
+    "experts_every": every(),
+    "experts_numbered_or_every": FLAGS,
+    "unless_switched_off": st.none() | SIZES,
+    "llama4_qk_norm": st.just("plain"),
     "experts_from": stepped(),
     "experts_between": stepped(),
     "experts_listed_or_from": FLAGS,
@@ -170,7 +187,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
 
 
 NULLABLE = ("zero_is_null", "unscaled_attention", "longrope_attention", "window_if_switched")
-NULLABLE += ("labels_by_number", "labels_in_order")
+NULLABLE += ("labels_by_number", "labels_in_order", "unless_switched_off")
 NULLABLE += ("shared_experts", "shared_in_layers", "shared_experts_and_width")
 
 
