@@ -23,7 +23,7 @@ HIDDEN = -1e30
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The keys that a query sees before its own, all, of a window or of its chunk, and behind it."""
+    """The keys that a query sees: before its own all, a window or its chunk, and those behind."""
 
     window: int | None
     chunked: bool = False
