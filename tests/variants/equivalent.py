@@ -72,6 +72,20 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "bitnet drop config/n_kv_heads/default",
         "minicpm3 drop config/n_kv_heads/default",
     ),
+    "tests/recipe/test_minicpm3.py looks for what is written, and for what is refused": (
+        "minicpm3 drop config/[qo]*_bias",
+        "minicpm3 * config/value_dim/gguf/omit*",
+        "minicpm3 * config/rope_theta/gguf/omit*",
+        "minicpm3 * config/rope_scaling/gguf/*",
+        "minicpm3 * config/rope_scaling/hf/values/[dly]*",
+        "minicpm3 drop weights/gguf/layers.{layer}.attn.q.weight",
+    ),
+    "the order of two operands or two reasons means nothing": (
+        "minicpm3 swap config/head_dim/default/total/0 with 1",
+        "minicpm3 swap weights/gguf/*.bias with *",
+        "minicpm3 swap weights/gguf/layers.{layer}.attn.q.weight with *",
+    ),
+    "two tensors say it": ("minicpm3 drop computed/gguf/rope_factors_*/when*",),
     "tests/recipe/test_xglm.py has files with such tensors, and such names": (
         "xglm * weights/hf/drop*",
         "xglm * weights/hf/rename*",
@@ -132,6 +146,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     "a name that is its own meaning is read, and no GGUF file says it, so that it is not written": (
         "g[ep][mt]* drop config/hidden_act/hf/values/gelu",
         "* drop config/hidden_act/hf/values/relu",
+        "apertus drop config/rope_scaling/hf/values/dynamic",
         "bert drop config/hidden_act/hf/values/silu",
         "starcoder2 drop config/hidden_act/hf/values/gelu",
         "_rotary drop config/hidden_act/hf/values/gelu",
@@ -162,6 +177,8 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "* set weights/gguf/lm_head.weight/when/tie_word_embeddings to False",
     ),
     "what several keys say must agree, in whatever order they are read": (
+        "apertus swap config/rope_scaling/hf/keys/0 with 1",
+        "minicpm3 swap config/rope_scaling/hf/keys/0 with 1",
         "nomic_bert swap config/rope_theta/hf/1 with 2",
         "modernbert swap config/rope*_theta/hf/0 with 1",
         "* swap config/vocab_size/gguf/keys/* with *",
@@ -169,6 +186,8 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     "the architecture refuses the same values": (
         "* drop config/*_act/allowed",
         "_rotary drop config/rope_scaling/allowed",
+        "apertus drop config/rope_scaling/allowed",
+        "minicpm3 drop config/rope_scaling/allowed",
     ),
     "tests/conversion/test_encoders.py reads a file without the key": (
         "modernbert set config/sliding_layers/gguf/default to 4",
@@ -207,6 +226,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "siglip_vision * weights/hf/drop*",
     ),
     "the field is null unless the condition holds": (
+        "apertus drop computed/gguf/rope_factors_*/when*",
         "llama drop computed/gguf/rope_factors_*/when*",
         "phi3 drop computed/gguf/rope_factors_*/when*",
         "_rotary drop config/rope_attention_factor/gguf/1/when",
