@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from maxtool.architectures import built_decoder, encoder, image_encoder, image_text, speech
+from maxtool.architectures import (
+    built_decoder,
+    convnext,
+    encoder,
+    image_encoder,
+    image_text,
+    resnet,
+    speech,
+)
 from maxtool.architectures.cache_layout import CacheLayout
 from maxtool.architectures.decoder import CPU_FORM, Decoder
 from maxtool.architectures.decoder_config import DecoderConfig
@@ -29,10 +37,12 @@ from maxtool.errors import ConfigurationError
 Builder: TypeAlias = Callable[[Mapping[str, object], DType, int | None], Architecture]
 
 ARCHITECTURES: dict[str, Builder] = {
+    "convnext": convnext.build,
     "decoder": built_decoder.build,
     "encoder": encoder.build,
     "image_encoder": image_encoder.build,
     "image_text": image_text.build,
+    "resnet": resnet.build,
     "speech": speech.build,
 }
 

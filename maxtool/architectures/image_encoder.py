@@ -8,6 +8,7 @@ from maxtool.architectures.config import typed
 from maxtool.architectures.entry import Entry, Limit
 from maxtool.architectures.image_embedding import ImageEmbedding
 from maxtool.architectures.image_encoder_config import ImageEncoderConfig
+from maxtool.architectures.image_model import image_entries
 from maxtool.architectures.image_pooling import (
     CLASSIFIED,
     POOLINGS,
@@ -20,10 +21,8 @@ from maxtool.architectures.pooling import of_length_1
 from maxtool.architectures.pre_norm_layer import PreNormLayer
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
-from maxtool.graph import Tensor, TensorType
+from maxtool.graph import Tensor
 from maxtool.nn import LayerNorm, Linear, Module, ModuleList
-
-PIXELS = "pixel_values"
 
 
 class ImageEncoder(Module[[Tensor], "tuple[Tensor, ...]"]):
@@ -98,16 +97,17 @@ class ImageEncoder(Module[[Tensor], "tuple[Tensor, ...]"]):
 
     def entries(self) -> tuple[Entry, ...]:
         """``forward``, ``embed``, and ``classify`` where there is a classifier."""
-        side, channels = self.config.side, self.config.n_channels
-        inputs = {PIXELS: TensorType(DType.float32, ["batch", channels, side, side])}
-        pooler = () if self.pooler is None else ("pooler_output",)
-        entries = [
-            Entry("forward", self, inputs, ("last_hidden_state", *pooler)),
-            Entry("embed", self.vector, inputs, ("embeddings",)),
-        ]
-        if self.classifier is not None:
-            entries.append(Entry("classify", self.classify, inputs, ("logits",)))
-        return tuple(entries)
+        return image_entries(self)
+
+    @property
+    def sizes(self) -> ImageEncoderConfig:
+        """The sizes of images."""
+        return self.config
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The names of what it gives when it is called."""
+        return ("last_hidden_state", *(() if self.pooler is None else ("pooler_output",)))
 
     @property
     def _is_pooled(self) -> bool:

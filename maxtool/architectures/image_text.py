@@ -12,8 +12,9 @@ from maxtool.architectures.decoder import CPU_FORM, Decoder
 from maxtool.architectures.decoder_checks import problems
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.entry import Entry
-from maxtool.architectures.image_encoder import PIXELS, ImageEncoder
+from maxtool.architectures.image_encoder import ImageEncoder
 from maxtool.architectures.image_encoder_config import ImageEncoderConfig
+from maxtool.architectures.image_model import PIXELS
 from maxtool.architectures.rope_scaling import BY_LENGTH
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError

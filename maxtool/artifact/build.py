@@ -18,7 +18,7 @@ from maxtool.architectures import (
     TextEmbedder,
     graph_of,
 )
-from maxtool.architectures.image_encoder import PIXELS
+from maxtool.architectures.image_model import PIXELS
 from maxtool.architectures.image_text import ImageTextDecoder
 from maxtool.architectures.speech import FEATURES
 from maxtool.artifact import batch, cache_type, devices, original_model

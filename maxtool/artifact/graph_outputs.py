@@ -9,7 +9,6 @@ import numpy as np
 
 from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.artifact.weights import computed_weights
-from maxtool.graph import DerivedWeight
 from maxtool.nn.weight_binding import elements
 from maxtool.parity import evaluate
 
@@ -21,12 +20,12 @@ class Elements(Mapping[str, Array]):
 
     def __init__(self, contents: Contents) -> None:
         self._read = contents.read
-        self._computed: Mapping[str, DerivedWeight] = computed_weights(contents)
+        self._computed = computed_weights(contents)
         self._names = {name for graph in contents.graphs for name in graph.weight_values}
 
     def __getitem__(self, name: str) -> Array:
         if name in self._computed:
-            return self._computed[name].to_numpy()
+            return self._computed[name]()
         return elements(self._read(name))
 
     def __iter__(self) -> Iterator[str]:

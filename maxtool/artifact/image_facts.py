@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from maxtool.architectures.image_encoder import ImageEncoder
+from maxtool.architectures.image_model import ImageModel
 from maxtool.architectures.image_text import ImageTextDecoder
 from maxtool.artifact import image_processor
 from maxtool.artifact.request import Request
@@ -36,13 +36,13 @@ def input_size(request: Request, planned: Plan) -> int | None:
 def image_facts(planned: Plan, module: object) -> tuple[Mapping[str, Any], list[str]]:
     """The facts ``image`` and ``labels``, those there are; and what to tell."""
     encoder = module.vision if isinstance(module, ImageTextDecoder) else module
-    if not isinstance(encoder, ImageEncoder):
+    if not isinstance(encoder, ImageModel):
         return {}, []
-    facts = {"labels": labels} if (labels := _labels(planned, encoder.config.n_labels)) else {}
+    facts = {"labels": labels} if (labels := _labels(planned, encoder.sizes.n_labels)) else {}
     steps = image_processor.read(planned.checkpoint.folder)
-    if steps is None or encoder.config.n_channels != RGB:
+    if steps is None or encoder.sizes.n_channels != RGB:
         return facts, [_without(steps is None)]
-    side = encoder.config.side
+    side = encoder.sizes.side
     fitted = image_processor.resized(steps, side)
     told = [] if fitted == steps else [f"images are made {side} pixels wide and high"]
     if steps.result is None:

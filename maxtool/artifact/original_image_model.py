@@ -14,8 +14,8 @@ from maxtool.weights import Checkpoint
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-# Models that resize their positions without being told to.
-RESIZING = ("dinov2", "dinov2_with_registers")
+# Models that resize their positions without being told to, and such that have none.
+RESIZING = ("dinov2", "dinov2_with_registers", "resnet", "convnext", "convnextv2")
 PROJECTED = {"clip_vision_model": "CLIPVisionModelWithProjection"}
 
 
@@ -45,6 +45,8 @@ class OriginalImageModel:
         """The outputs of a function by name; an error where the model has none of that name."""
         options = {} if self._kind in RESIZING else {"interpolate_pos_encoding": True}
         results = call_model(self._function(name), inputs, **options)
+        if (pooled := results.get("pooler_output")) is not None:
+            results = {**results, "pooler_output": pooled.reshape(len(pooled), -1)}
         if name == EMBED:
             return {"embeddings": self._vectors(results)}
         return {key: results[key] for key in self._functions[name].outputs}

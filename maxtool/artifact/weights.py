@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ import numpy as np
 from maxtool.artifact import devices
 from maxtool.artifact.contents import Contents
 from maxtool.compiler.storage import WeightStorage
-from maxtool.graph import DerivedWeight, Shard
+from maxtool.graph import DerivedWeight, FoldedWeight, Shard
+from maxtool.nn.weight_binding import elements
 from maxtool.runtime.loader.specs import ALIGNMENT, COLUMNS
 
 FILE, PARTS = "weights.bin", "weights.{}.bin"
@@ -94,14 +96,22 @@ def place(storage: Iterable[WeightStorage]) -> tuple[list[PlacedWeight], int]:
     return placed, end
 
 
-def computed_weights(contents: Contents) -> dict[str, DerivedWeight]:
-    """The weights that a formula gives, by name."""
+def computed_weights(contents: Contents) -> dict[str, Callable[[], Array]]:
+    """The functions that give the weights that no file holds, by name."""
     return {
-        weight.name: weight
+        name: _computing(weight, contents)
         for graph in contents.graphs
-        for weight in graph.owners.values()
+        for name in graph.weight_values
+        for weight in [graph.weight(name)]
         if isinstance(weight, DerivedWeight) and not isinstance(weight, Shard)
     }
+
+
+def _computing(weight: DerivedWeight, contents: Contents) -> Callable[[], Array]:
+    """The function that gives a weight by a formula, or of weights that files hold."""
+    if not isinstance(weight, FoldedWeight):
+        return weight.to_numpy
+    return partial(weight.computed, lambda name: elements(contents.read(name)))
 
 
 def write_all(contents: Contents, folder: Path, progress: Callable[[int], None]) -> dict[str, str]:
@@ -113,7 +123,7 @@ def write_all(contents: Contents, folder: Path, progress: Callable[[int], None])
     def write_part(rank: int, name: str) -> str:
         def read(name: str) -> Array:
             if name in computed:
-                return computed[name].to_numpy()
+                return computed[name]()
             whole = contents.storage[name].as_stored(contents.read(name))
             return devices.cut(whole, split.get(name), rank).data
 

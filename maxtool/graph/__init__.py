@@ -3,6 +3,7 @@
 from maxtool.graph import ops, quantization, random, weights
 from maxtool.graph.device import CPU, Device, DeviceRef
 from maxtool.graph.dim import AlgebraicDim, Dim, DimLike, Shape, ShapeLike, StaticDim, SymbolicDim
+from maxtool.graph.folded_weight import FoldedWeight
 from maxtool.graph.graph import CallNode, Graph
 from maxtool.graph.node import Node
 from maxtool.graph.sharding import ShardingStrategy
@@ -20,5 +21,5 @@ __all__ += ["AlgebraicDim", "Dim", "DimLike", "Shape", "ShapeLike", "StaticDim",
 __all__ += ["BufferType", "TensorType", "Type"]
 __all__ += ["BufferValue", "Tensor", "TensorLike", "TensorValue", "Value"]
 __all__ += ["CallNode", "Graph", "Node"]
-__all__ += ["DerivedWeight", "Shard", "ShardingStrategy", "Weight"]
+__all__ += ["DerivedWeight", "FoldedWeight", "Shard", "ShardingStrategy", "Weight"]
 __all__ += ["ops", "quantization", "random", "weights"]

@@ -41,9 +41,11 @@ class Weight(DeclaredTensor):
 
     Attributes:
         family: Gives the weights of the tree that named it, by the names that they have there now.
+        folded: The weight that is computed of this one and others, and named for it.
     """
 
     family: Family = staticmethod(alone)
+    folded: Weight | None = None
 
     def __init__(
         self,

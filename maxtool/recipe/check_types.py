@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from maxtool.recipe.codec_type import FLAGS_OR_NULL, INTEGERS, NUMBER, NUMBER_OR_NULL
 from maxtool.recipe.codecs import CODECS
 from maxtool.recipe.schema import Field, Recipe
 
 NUMBERS = ("int", "count", "float")
+# The types of fields that are what a codec needs.
+NEEDED = {
+    NUMBER: NUMBERS,
+    NUMBER_OR_NULL: NUMBERS,
+    FLAGS_OR_NULL: ("flags",),
+    INTEGERS: ("ints",),
+}
 
 
 def problems(recipe: Recipe) -> Iterator[str]:
@@ -30,8 +38,7 @@ def _codecs(field: Field, recipe: Recipe) -> Iterator[str]:
         if field.type not in codec.types:
             yield f"the codec {way.codec} is for {' and '.join(codec.types)} fields only"
         for name, needed in codec.needs.items():
-            types = NUMBERS if "number" in needed else ("flags",)
-            if name in recipe.fields and recipe.fields[name].type not in types:
+            if name in recipe.fields and recipe.fields[name].type not in NEEDED[needed]:
                 yield f"the codec {way.codec} needs {needed} as {name!r}"
         for name in codec.writes_with:
             if name not in recipe.fields or recipe.fields[name].type not in ("str", "flags"):

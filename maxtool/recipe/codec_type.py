@@ -11,6 +11,7 @@ from maxtool.recipe.expressions import Values
 Raws = Sequence[Any]
 
 NUMBER, NUMBER_OR_NULL, FLAGS_OR_NULL = "a number", "a number or null", "flags or null"
+INTEGERS = "integers"
 
 
 class Unspellable(ValueError):

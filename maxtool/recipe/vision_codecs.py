@@ -1,16 +1,18 @@
-"""Codecs of the sizes of vision transformers, which follow from others."""
+"""Codecs of the sizes and options of encoders of images, which follow from others."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from maxtool.recipe.codec_type import NUMBER, Codec, Raws, Unspellable
+from maxtool.recipe.codec_type import INTEGERS, NUMBER, Codec, Raws, Unspellable
 from maxtool.recipe.expressions import Undefined, Values, is_number
 
 # The largest share of the width that is looked for when a size is written as one.
 MOST_TIMES = 64
 LARGEST = 1 << 31
+# With which ConvNeXt's factors of layers begin where there are any.
+USUAL_SCALE = 1e-6
 
 
 def _patches(_raws: Raws, values: Values) -> int:
@@ -55,6 +57,23 @@ def _times_width(inner: Callable[[int, float], int]) -> Codec:
     return Codec(read, write, ("int",), needs={"hidden_size": NUMBER})
 
 
+def _layers(_raws: Raws, values: Values) -> int:
+    """The layers of all stages."""
+    return sum(values["depths"])
+
+
+def _no_key_of_layers(value: int, values: Values) -> Raws:
+    if value != _layers((), values):
+        raise Unspellable
+    return ()
+
+
+def _read_above_zero(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
+    """Read whether a number is above 0."""
+    (number,) = raws
+    return number > 0 if is_number(number) else number
+
+
 VISION_CODECS: Mapping[str, Codec] = {
     "patches_of_image": Codec(
         read=_patches,
@@ -62,6 +81,18 @@ VISION_CODECS: Mapping[str, Codec] = {
         types=("int",),
         keys=(),
         needs={"image_size": NUMBER, "patch_size": NUMBER},
+    ),
+    "layers_of_stages": Codec(
+        read=_layers,
+        write=_no_key_of_layers,
+        types=("int",),
+        keys=(),
+        needs={"depths": INTEGERS},
+    ),
+    "above_zero": Codec(
+        read=_read_above_zero,
+        write=lambda value, _: (USUAL_SCALE if value else 0.0,),
+        types=("bool",),
     ),
     "times_width": _times_width(plain),
     "times_width_gated": _times_width(gated),

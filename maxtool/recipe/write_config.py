@@ -143,7 +143,7 @@ def _raw(item: Field, way: Spelling, dialect: Dialect, values: Values) -> Any:  
     value = _written_out(item, values)
     if item.type == "flags":
         return [int(flag) for flag in value] if dialect == "hf" else list(value)
-    return list(value) if item.type in ("floats", "reals") else _spelled(way, value)
+    return list(value) if item.type in LISTS else _spelled(way, value)
 
 
 def _spelled(way: Spelling, value: Any) -> Any:  # noqa: ANN401
@@ -156,4 +156,5 @@ def _spelled(way: Spelling, value: Any) -> Any:  # noqa: ANN401
     raise Unspellable
 
 
+LISTS = ("ints", "floats", "reals")
 FLAGS = {"true": True, "false": False}
