@@ -5,6 +5,7 @@ The keys and the defaults of each class are those of transformers' image process
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,6 +20,8 @@ MOST = 1 << 20  # bytes of the file
 HALF = [0.5, 0.5, 0.5]
 OPENAI_MEAN = [0.48145466, 0.4578275, 0.40821073]
 OPENAI_STD = [0.26862954, 0.26130258, 0.27577711]
+# From this edge on ConvNeXT's processor makes a square of the whole image, and crops nothing.
+WARPED_FROM = 384
 NAMES = {number: name for name, number in FILTERS.items()}
 # What the classes do where the file does not say.
 _CLIP: Mapping[str, Any] = {
@@ -50,6 +53,13 @@ CLASSES: Mapping[str, Mapping[str, Any]] = {
     "CLIP": _CLIP,
     "Gemma3": {**_VIT, "do_convert_rgb": True},
     "Bit": _CLIP,
+    "ConvNext": {
+        **_VIT,
+        "size": {"shortest_edge": 384},
+        "default_to_square": False,
+        "resample": 3,
+        "crop_pct": 224 / 256,
+    },
 }
 ENDINGS = ("ImageProcessorFast", "ImageProcessorPil", "ImageProcessor", "FeatureExtractor")
 NAMED = ("image_processor_type", "feature_extractor_type")
@@ -85,7 +95,7 @@ def _steps(content: Mapping[str, object], file: Path) -> ImageSpec:
     kind = next((str(content[name]) for name in NAMED if content.get(name)), "")
     base = next((kind.removesuffix(end) for end in ENDINGS if kind.endswith(end)), kind)
     problems = [] if base in CLASSES else [f"the class {kind or 'of no name'!r}"]
-    extra = content.keys() - KNOWN
+    extra = content.keys() - KNOWN - CLASSES.get(base, {}).keys()
     problems += [f"{key} = {content[key]!r:.60}" for key in sorted(extra) if content[key]]
     if problems:
         raise ConfigurationError(
@@ -106,6 +116,8 @@ def _spec(keys: Mapping[str, Any]) -> ImageSpec:
     edge = not keys["default_to_square"]
     size = _size(keys["size"], "size", edge=edge) if keys["do_resize"] else {}
     crop = _size(keys["crop_size"], "crop_size") if keys["do_center_crop"] else {}
+    if "crop_pct" in keys and keys["do_resize"]:
+        size, crop = _warped_or_cropped(size, crop, keys["crop_pct"])
     normal = keys.get("do_normalize", True)
     resample = keys["resample"]
     steps = {
@@ -118,6 +130,25 @@ def _spec(keys: Mapping[str, Any]) -> ImageSpec:
         "on_white": keys["do_convert_rgb"] is True,
     }
     return image_spec(steps)
+
+
+def _warped_or_cropped(
+    size: Mapping[str, Any], crop: Mapping[str, Any], share: object
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The size and the crop by which an image becomes a square of which an edge is said.
+
+    Smaller squares are a share of the resized image's, cut out of its middle.
+    """
+    edge = size.get("shortest_edge")
+    if type(edge) is not int or edge < 1:
+        raise ValueError(f"size is {size!r:.80}, and not its shortest_edge")
+    if edge >= WARPED_FROM:
+        return {"size": [edge, edge]}, crop
+    if not isinstance(share, int | float) or not 0 < share < math.inf:
+        raise ValueError(f"crop_pct is {share!r:.40}")
+    if crop:
+        raise ValueError("do_center_crop is set where crop_pct says what is cropped")
+    return {"shortest_edge": int(edge / share)}, {"size": [edge, edge]}
 
 
 def _channels(value: object) -> object:

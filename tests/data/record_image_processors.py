@@ -43,6 +43,12 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "clip-square": ("CLIP", {"size": 13, "crop_size": 11, "default_to_square": True}),
     "clip-unconverted": ("CLIP", {"size": 13, "crop_size": 11, "do_convert_rgb": False}),
     "bit": ("Bit", {"size": {"shortest_edge": 15}, "crop_size": {"height": 12, "width": 10}}),
+    "convnext": ("ConvNext", {"size": {"shortest_edge": 14}}),
+    "convnext-old": (
+        "ConvNext",
+        {"feature_extractor_type": "ConvNextFeatureExtractor", "size": 13, "crop_pct": 0.9},
+    ),
+    "convnext-unsized": ("ConvNext", {"do_resize": False, "do_center_crop": True, "crop_size": 9}),
     "deit": ("DeiT", {"size": SQUARE, "crop_size": {"height": 9, "width": 9}}),
 }
 
