@@ -36,7 +36,10 @@ class ResNetBody(Module[[Tensor], Tensor]):
 
 
 class ResNetLayer(Module[[Tensor], Tensor]):
-    """Convolutions in turn, added to their input, or to its projection where sizes differ."""
+    """Convolutions in turn, added to their input, or to its projection where sizes differ.
+
+    Between them is a ReLU, whatever the activation of the sum.
+    """
 
     def __init__(self, config: ResNetConfig, channels: int, features: int, stride: int) -> None:
         self.activation = config.hidden_act
@@ -48,12 +51,12 @@ class ResNetLayer(Module[[Tensor], Tensor]):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``[batch, height, width, channels]`` to features, in fewer rows with a stride."""
-        activation = ACTIVATIONS[self.activation]
         *first, last = self.convs
         inner = x
         for conv in first:
-            inner = activation(conv(inner))
-        return activation(last(inner) + (x if self.shortcut is None else self.shortcut(x)))
+            inner = ops.relu(conv(inner))
+        total = last(inner) + (x if self.shortcut is None else self.shortcut(x))
+        return ACTIVATIONS[self.activation](total)
 
 
 def _layers(config: ResNetConfig, stage: int) -> Iterator[ResNetLayer]:

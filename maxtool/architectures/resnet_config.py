@@ -21,7 +21,7 @@ class ResNetConfig(StagedConfig):
     embedding_size: int  # channels before the first stage
     # Two convolutions of 3 x 3, or one between two of single pixels, the first of which narrows.
     layer_type: str = "bottleneck"
-    hidden_act: str = "relu"
+    hidden_act: str = "relu"  # of the first convolution, and of what layers add up
     downsample_in_first_stage: bool = False  # whether the first stage halves rows and columns too
     # Whether a bottleneck skips pixels in its first convolution, and not in that of 3 x 3.
     downsample_in_bottleneck: bool = False

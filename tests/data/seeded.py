@@ -74,6 +74,24 @@ def tensors(shapes: Mapping[str, Sequence[int]], norm: float) -> dict[str, Array
     return {name: tensor(name, shape, norm) for name, shape in shapes.items()}
 
 
+def network_tensors(shapes: Mapping[str, Sequence[int]]) -> dict[str, Array]:
+    """The same for networks of convolutions: of about unit size for what a window holds.
+
+    Variances are above 0, and counts of batches are integers.
+    """
+    made: dict[str, Array] = {}
+    for name, shape in shapes.items():
+        values = tensor(name, shape, 1.0)
+        if name.endswith("running_var"):
+            values = np.abs(values) + np.float32(0.5)
+        elif name.endswith("num_batches_tracked"):
+            values = np.ones(shape, np.int64)
+        elif len(shape) == 4:
+            values = values * np.float32((shape[-1] / np.prod(shape[1:])) ** 0.5)
+        made[name] = values
+    return made
+
+
 def input_ids(count: int, size: int = 61, lowest: int = 3) -> Array:
     """Token ids [1, count] from ``lowest`` on, all below ``size``."""
     return (lowest + np.arange(count, dtype=np.int64) * 17 % 53 % (size - lowest))[None]

@@ -28,6 +28,8 @@ ENTRIES = {
     "encoder": {"forward", "embed", "classify"},
     "image_encoder": {"forward", "embed", "classify"},
     "image_text": {"forward", "prefill", "decode", "embed", "look"},
+    "resnet": {"forward", "embed", "classify"},
+    "convnext": {"forward", "embed", "classify"},
     "speech": {"encode", "prefill", "decode"},
 }
 
