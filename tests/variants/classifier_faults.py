@@ -84,7 +84,7 @@ class ClassifierCase(RecordedCase):
             bare = {
                 name: shape for name, shape in self.known["shapes"].items() if "class" not in name
             }
-            headless = written(self.folder / "headless", self.known["config"], bare)
+            headless = written(self.folder / "headless", self.known["config"], self.tensors(bare))
             convert(prepare(Request(headless.path, self.folder / "headless.gguf", force=True)))
         read = plan(load_recipe(self.recipe), open_checkpoint(output))
         read.check()

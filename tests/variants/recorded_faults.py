@@ -73,7 +73,8 @@ class RecordedCase:
     def __init__(self, name: str, folder: Path) -> None:
         self.name, self.folder = name, folder / name
         self.known = self.recordings.cases[name]
-        self.checkpoint = written(self._source, self.known["config"], self.known["shapes"])
+        values = self.tensors(self.known["shapes"])
+        self.checkpoint = written(self._source, self.known["config"], values)
         self.recipe = find_recipe(self.checkpoint).name
         self.usual = _reading(self.checkpoint)
         self.means, self.writes = _meaning(self.usual), _writing(self.usual)
@@ -105,6 +106,10 @@ class RecordedCase:
         return self.fault() or (
             self.outputs_wrong() or self.keys_wrong(self.usual) or self.conversion_wrong()
         )
+
+    def tensors(self, shapes: Config) -> Config:
+        """The tensors of such a checkpoint."""
+        return tensors(shapes, 1.0)
 
     def outputs(self) -> Config:
         """The outputs of the recipe as it is loaded now, by the names of the recording."""
@@ -193,13 +198,13 @@ class RecordedJudge:
 
 def _incomplete(name: str, known: Config, folder: Path) -> Iterator[str]:
     """Keys that are read otherwise where they are absent than transformers completes them."""
-    config, shapes = known["config"], {"x": [1]}
+    config, values = known["config"], tensors({"x": [1]}, 1.0)
     for key, taken in known["taken"].items():
         left = {other: value for other, value in config.items() if other != key}
         try:
             with crashes_refuse():
                 absent, whole = (
-                    _values(written(folder / name / key / place, told, shapes))
+                    _values(written(folder / name / key / place, told, values))
                     for place, told in (("absent", left), ("whole", left | {key: taken}))
                 )
         except MaxtoolError as refusal:
@@ -219,19 +224,20 @@ def _sized(entries: Config, sizes: Config) -> Config:
 
 def _agree(absent: object, whole: object, values: Config) -> bool:
     """Return whether two values are one; no width is the model's."""
-    return same(values["hidden_size"] if absent is None else absent, whole) or absent is whole
+    width = values.get("hidden_size")
+    return same(width if absent is None else absent, whole) or absent is whole
 
 
 def _values(checkpoint: Checkpoint) -> Config:
     return resolve_config(find_recipe(checkpoint), checkpoint).values
 
 
-def written(folder: Path, config: Config, shapes: dict[str, list[int]]) -> Checkpoint:
+def written(folder: Path, config: Config, values: Config) -> Checkpoint:
     """Return a checkpoint of a configuration, written where there is none yet."""
     if not folder.is_dir():
         folder.mkdir(parents=True)
         (folder / "config.json").write_text(json.dumps(config))
-        save_file(tensors(shapes, 1.0), folder / "model.safetensors", {"format": "pt"})
+        save_file(values, folder / "model.safetensors", {"format": "pt"})
     return open_checkpoint(folder)
 
 

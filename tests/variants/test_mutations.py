@@ -20,6 +20,7 @@ from maxtool.recipe import load_recipe
 from maxtool.recipe.recipe_files import recipe_file
 from tests.effort import sampled
 from tests.variants.classifier_faults import ClassifierCase
+from tests.variants.convnet_faults import ConvnetCase
 from tests.variants.damage import ancestors, damaged, damages, heirs, tables
 from tests.variants.equivalent import EQUIVALENT
 from tests.variants.image_faults import ImageCase
@@ -34,7 +35,13 @@ FOLDER = (recipe_file("llama") or Path()).parent
 RECIPES = sorted(file.stem for file in FOLDER.glob("*.toml"))
 SAMPLE, SEED = 3, 13
 # Cases of models that are not models of texts, by their architecture.
-RECORDED = {"image_encoder": ImageCase, "image_text": ImageTextCase, "speech": SpeechCase}
+RECORDED = {
+    "convnext": ConvnetCase,
+    "image_encoder": ImageCase,
+    "image_text": ImageTextCase,
+    "resnet": ConvnetCase,
+    "speech": SpeechCase,
+}
 # Heads of models of texts, which have recordings besides those of the model.
 HEADS = {"encoder": ClassifierCase}
 
@@ -43,8 +50,8 @@ def test_what_is_whole_shows_nothing(tmp_path: Path) -> None:
     judge = Judge([], tmp_path)
     for looks in (judge.unpublished, judge.unwritten, judge.unmatched):
         assert not list(looks(RECIPES))
-    for name, kind in {**RECORDED, **HEADS}.items():
-        assert not list(RecordedJudge(kind, tmp_path / name).problems())
+    for kind in dict.fromkeys((*RECORDED.values(), *HEADS.values())):
+        assert not list(RecordedJudge(kind, tmp_path / kind.__name__).problems())
 
 
 def test_every_known_damage_is_done() -> None:
