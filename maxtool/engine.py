@@ -10,14 +10,24 @@ import numpy as np
 
 from maxtool.dtype import DType
 from maxtool.errors import MissingWeight
-from maxtool.graph import CPU, DerivedWeight, DeviceRef, Graph, Shard, Tensor, Weight, executor
+from maxtool.graph import (
+    CPU,
+    DerivedWeight,
+    DeviceRef,
+    FoldedWeight,
+    Graph,
+    Shard,
+    Tensor,
+    Weight,
+    executor,
+)
 from maxtool.graph.executor import CompiledGraph
 from maxtool.graph.limits import devices as named_devices
 from maxtool.graph.limits import least_sizes
 from maxtool.nn.arguments import Arguments
 from maxtool.nn.saving import CompiledFunction
 from maxtool.nn.state import Value, as_data, missing_names, require_sizes
-from maxtool.nn.weight_binding import WeightValues, weight_values
+from maxtool.nn.weight_binding import WeightValues, elements, weight_values
 from maxtool.weights.weight_data import WeightData
 
 Array = np.ndarray[Any, Any]
@@ -154,6 +164,9 @@ def _values(graph: Graph, registry: Mapping[str, Value] | None) -> WeightValues:
     values: dict[str, Value] = dict(registry) if registry is not None else {}
     for name in graph.weight_values:
         owner = graph.weight(name)
+        if registry is not None and isinstance(owner, FoldedWeight):
+            values |= _folded(name, owner, registry)
+            continue
         derived = isinstance(owner, DerivedWeight) and not isinstance(owner, Shard)
         own = owner is not None and owner.name == name and owner.is_bound
         if owner is not None and own and (derived or registry is None):
@@ -166,6 +179,13 @@ def _values(graph: Graph, registry: Mapping[str, Value] | None) -> WeightValues:
         raise MissingWeight(f"{where} that graph {graph.name!r} needs", problems=missing, hint=hint)
     data = {name: _data(name, values[name], _owner(graph, use)) for name, use in needed.items()}
     return weight_values(graph, data)
+
+
+def _folded(name: str, owner: FoldedWeight, registry: Mapping[str, Value]) -> dict[str, Value]:
+    """The value of a weight by name, if the registry has all that it follows from."""
+    if any(source.name not in registry for source in owner.sources):
+        return {}
+    return {name: owner.computed(lambda source: elements(as_data(source, registry[source])))}
 
 
 def _owner(graph: Graph, name: str) -> Weight | None:

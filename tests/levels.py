@@ -16,7 +16,9 @@ from maxtool.compiler.cpu_target import HOST_CPU, TILES, CpuTarget
 DATA = Path(__file__).resolve().parent / "data"
 DECODERS = "artifact/test_families.py::test_a_folder_computes_what_was_recorded"
 OF_NO_TEXT = {
+    "convnext": "artifact/test_convnets.py::test_check_passes",
     "image_encoder": "artifact/test_image_encoders.py::test_check_passes",
+    "resnet": "artifact/test_convnets.py::test_check_passes",
     "speech": "artifact/test_speech.py::test_check_passes",
 }
 ENCODERS = "artifact/test_encoders.py::test_check_passes"

@@ -133,8 +133,8 @@ def _spec(keys: Mapping[str, Any]) -> ImageSpec:
 
 
 def _warped_or_cropped(
-    size: Mapping[str, Any], crop: Mapping[str, Any], share: object
-) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    size: Mapping[str, object], crop: dict[str, object], share: object
+) -> tuple[dict[str, object], dict[str, object]]:
     """The size and the crop by which an image becomes a square of which an edge is said.
 
     Smaller squares are a share of the resized image's, cut out of its middle.

@@ -22,6 +22,7 @@ from tvm import relax, tirx
 from maxtool import artifact
 from maxtool.architectures import Entry
 from maxtool.artifact import devices
+from maxtool.artifact.weights import computed_weights
 from maxtool.compiler import program as programs
 from maxtool.compiler.cpu_target import cpu_target
 from maxtool.compiler.cuda.binaries import GeneratedModule
@@ -243,17 +244,11 @@ def _sizes(buffer_type: BufferType) -> list[int]:
 def _weights(build: artifact.Build, rank: int) -> dict[str, Array]:
     """The values of every weight, as the artifact has them for one of its devices."""
     split = devices.parts(build.graphs.values())
-    derived: dict[str, Any] = {
-        weight.name: weight
-        for graph in build.graphs.values()
-        for weight in graph.owners.values()
-        if weight.is_bound
-    }
+    derived = computed_weights(build.contents)
 
     def read(name: str) -> Array:
         if name in derived:
-            values: Array = derived[name].to_numpy()
-            return values
+            return derived[name]()
         whole = build.plan.read(name).astype(build.contents.storage[name].dtype)
         data: Array = devices.cut(whole, split.get(name), rank).data
         return data

@@ -212,7 +212,12 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     "one is only read, the other only written": (
         "clip_vision swap config/projection_size/hf/keys/0 with 1",
     ),
+    "all dimensions before the last have one element": (
+        "convnextv2 set weights/hf/*/ops/[01]/axis to 1",
+    ),
     "options of the command line say it": (
+        "_staged_images drop config/input_size",
+        "_staged_images drop config/normalize",
         "_image_encoder drop config/input_size",
         "_image_encoder drop config/pooling",
         "_image_encoder drop config/normalize",
