@@ -62,7 +62,7 @@ VARIANCE = "embedder.embedder.normalization.running_var"
     ("case", "changes", "problem"),
     [
         ("ResNet-0", {"hidden_act": "mish"}, "hidden_act = 'mish' is not supported"),
-        ("ResNet-0", {"layer_type": "wide"}, "layer_type = 'wide' is not supported"),
+        ("ResNet-0", {"layer_type": "wide"}, "layer_type 'wide': supported are basic, bottleneck"),
         ("ResNet-0", {"depths": []}, "depths = [] is not a list of positive integers"),
         ("ResNet-0", {"depths": [2, 0]}, "depths = [2, 0] is not a list of positive integers"),
         ("ResNet-0", {"depths": 2}, "depths = 2 is not a list of positive integers"),

@@ -126,7 +126,9 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     "a name that is its own meaning is read, and written": (
         "_image_encoder drop config/hidden_act/hf/values/[gs]?lu",
         "clip_vision drop config/hidden_act/hf/values/*[eiu]lu",
+        "convnext drop config/hidden_act/hf/values/[gs]?lu",
         "dinov2 drop config/hidden_act/hf/[01]/values/[gs]?lu",
+        "resnet drop config/hidden_act/hf/values/[gs]?lu",
         "siglip_vision drop config/hidden_act/hf/values/[gs]?lu",
         "vit drop config/pooler_act/hf/values/tanh",
         "whisper drop config/hidden_act/hf/values/[gs]?lu",
@@ -212,6 +214,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     "one is only read, the other only written": (
         "clip_vision swap config/projection_size/hf/keys/0 with 1",
     ),
+    "tests/parity/test_convnets.py looks for what is refused": ("convnext drop weights/hf/refuse*",),
     "all dimensions before the last have one element": (
         "convnextv2 set weights/hf/*/ops/[01]/axis to 1",
     ),
