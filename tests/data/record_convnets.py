@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
+from record_image_encoders import ACTIVATIONS, LABELS
 from safetensors import safe_open
 from safetensors.numpy import save_file
 from seeded import Config, network_tensors, pixel_values
@@ -26,11 +27,6 @@ from seeded import Config, network_tensors, pixel_values
 OUT = Path(__file__).parent / "convnets.npz"
 SIDE = 21
 """Pixels of a side, odd so that windows do not fit."""
-ACTIVATIONS = (
-    *("gelu", "gelu_python", "gelu_new", "gelu_fast", "gelu_pytorch_tanh"),
-    *("quick_gelu", "relu", "silu", "swish"),
-)
-LABELS = {"num_labels": 3}
 RESIDUAL: Config = {"embedding_size": 6, "hidden_sizes": [8, 12], "depths": [2, 1]}
 FLAGS = ("downsample_in_first_stage", "downsample_in_bottleneck")
 NEXT: Config = {"hidden_sizes": [8, 12], "depths": [2, 1], "num_stages": 2}

@@ -214,7 +214,9 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     "one is only read, the other only written": (
         "clip_vision swap config/projection_size/hf/keys/0 with 1",
     ),
-    "tests/parity/test_convnets.py looks for what is refused": ("convnext drop weights/hf/refuse*",),
+    "tests/parity/test_convnets.py looks for what is refused": (
+        "convnext drop weights/hf/refuse*",
+    ),
     "all dimensions before the last have one element": (
         "convnextv2 set weights/hf/*/ops/[01]/axis to 1",
     ),
