@@ -93,7 +93,7 @@ class MixtureOfExperts(Module[[Tensor], Tensor]):
         return mixed if self.shared is None else mixed + self.shared(x)
 
     def _inner(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
-        """What is inside the experts; a share of ``x`` is one of its gate, and of the result."""
+        """The inside of experts; a share of ``x`` is one of its gate, and of the result."""
         up = self.up(x, chosen)
         if self.gate is None:
             return ACTIVATIONS[self.config.hidden_act](up)
