@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from maxtool.conversion import Request, prepare
 from maxtool.errors import ConfigurationError
 from maxtool.recipe import load_recipe, resolve_config, written_keys, written_notes
 from tests.variants.rows import Files, rows
@@ -47,6 +45,7 @@ def test_keys_that_llama_cpp_reads_and_does_not_write(
     "changed",
     [
         {"embed_scale": 11.0},
+        {"query_latent_size": None},
         {"residual_scale": 1.0},
         {"logits_scale": 1.0},
         {"qkv_bias": True},
@@ -61,17 +60,3 @@ def test_fields_that_gguf_cannot_say(tmp_path: Path, changed: dict[str, Any]) ->
     with pytest.raises(ConfigurationError) as caught:
         written_keys(RECIPE, "gguf", fields(tmp_path) | changed)
     assert f"{[*changed][-1]} = " in str(caught.value) or "rope_scaling = " in str(caught.value)
-
-
-def test_queries_that_no_latent_makes(tmp_path: Path) -> None:
-    row = next(
-        row
-        for row in rows(ARCH)
-        if not any(row.config[key] for key in ("q_lora_rank", "attention_bias", "mlp_bias"))
-    )
-    folder = Files(tmp_path).checkpoint(row).path
-    granted = {"scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256, "hidden_act": "silu"}
-    plain = {key: value for key, value in row.config.items() if not key.startswith("rope_")}
-    (folder / "config.json").write_text(json.dumps(plain | granted))
-    with pytest.raises(ConfigurationError, match="no place for queries that no latent makes"):
-        prepare(Request(folder, tmp_path / "model.gguf"))

@@ -73,6 +73,11 @@ ITS_OWN = dict.fromkeys(("num_layers", "d_model", "attention_heads"))
 DECLARED: tuple[Declared, ...] = (
     Declared("Apertus-8B-Instruct-2509", {"rope_theta": None}, {"rope_theta": 12e6}),
     Declared("MiniCPM3-4B", {"qk_rope_head_dim": None}, {"rotary_dim": 32}),
+    Declared(
+        "MiniCPM3-4B",
+        {"rope_scaling": {"type": "dynamic", "factor": 2.0}},
+        {"rope_scaling": "dynamic", "rope_factor": 2.0},
+    ),
     Declared(XGLM, {**ITS_OWN, **GENERAL}, {"n_layers": 24, "hidden_size": 2048, "n_heads": 16}),
     Declared(XGLM, {"attention_heads": None}, {"n_heads": 16}),
     Declared(XGLM, {"activation_function": "gelu_python"}, {"hidden_act": "gelu"}),
