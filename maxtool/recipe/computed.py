@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxtool.dtype import DType
-from maxtool.errors import MisshapenWeight, MissingWeight
+from maxtool.errors import MisshapenWeight, ModelMismatch
 from maxtool.recipe.name_patterns import Pattern
 from maxtool.recipe.schema import Computed
 from maxtool.weights import Checkpoint, TensorInfo
@@ -191,7 +191,7 @@ def _values(
     pattern = Pattern(tensor.tensor)
     for layer, name in enumerate(names):
         if name != (needed := pattern.name({"layer": layer})):
-            raise MissingWeight(f"{needed} is missing", file=checkpoint.path)
+            raise ModelMismatch(f"{needed} is missing", file=checkpoint.path)
     return np.concatenate([_vector(tensors[name], checkpoint, 1) for name in names])
 
 
