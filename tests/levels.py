@@ -19,6 +19,7 @@ OF_NO_TEXT = {
     "convnext": "artifact/test_convnets.py::test_check_passes",
     "image_encoder": "artifact/test_image_encoders.py::test_check_passes",
     "resnet": "artifact/test_convnets.py::test_check_passes",
+    "dual_encoder": "artifact/test_dual_encoder.py::test_check_passes",
     "speech": "artifact/test_speech.py::test_check_passes",
 }
 ENCODERS = "artifact/test_encoders.py::test_check_passes"

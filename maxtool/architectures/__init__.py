@@ -8,6 +8,7 @@ from typing import TypeAlias
 from maxtool.architectures import (
     built_decoder,
     convnext,
+    dual_encoder,
     encoder,
     image_encoder,
     image_text,
@@ -41,6 +42,7 @@ ARCHITECTURES: dict[str, Builder] = {
     "decoder": built_decoder.build,
     "encoder": encoder.build,
     "image_encoder": image_encoder.build,
+    "dual_encoder": dual_encoder.build,
     "image_text": image_text.build,
     "resnet": resnet.build,
     "speech": speech.build,

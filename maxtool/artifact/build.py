@@ -24,6 +24,7 @@ from maxtool.architectures.speech import FEATURES
 from maxtool.artifact import batch, cache_type, devices, original_model
 from maxtool.artifact import check as parity
 from maxtool.artifact.contents import Contents, NamedGraph, used_target
+from maxtool.artifact.dual_encoder_facts import dual_encoder_facts
 from maxtool.artifact.embedding_facts import embedding_facts
 from maxtool.artifact.image_facts import image_facts, input_size
 from maxtool.artifact.matrix_types import (
@@ -37,6 +38,7 @@ from maxtool.artifact.matrix_types import (
     reading,
     remarks,
 )
+from maxtool.artifact.original_dual_encoder_model import OriginalDualEncoderModel
 from maxtool.artifact.original_image_model import OriginalImageModel
 from maxtool.artifact.original_image_text_model import OriginalImageTextModel
 from maxtool.artifact.original_model import OriginalModel
@@ -59,7 +61,7 @@ from maxtool.recipe.naming import check_name, model_name
 from maxtool.recipe.recipe_files import RECIPE_SUFFIX, is_shipped
 from maxtool.recipe.schema import Tolerance
 from maxtool.runtime.loader.recorded_checks import Runner
-from maxtool.runtime.loader.specs import IMAGE, LOOK, TRANSCRIBE
+from maxtool.runtime.loader.specs import DUAL_ENCODER, IMAGE, LOOK, TRANSCRIBE
 from maxtool.tokenizer import Tokenizer
 from maxtool.weights import Checkpoint, open_checkpoint
 from maxtool.weights.files_read import files_noted, named
@@ -71,11 +73,13 @@ USUAL_CONTEXT = 1 << 17
 # What a model does by itself, by the entry that does it; others are called with arrays alone.
 TASKS = {"prefill": "generate", "embed": "embed"}
 # The task of a model by what its entries take, where that is something else than text.
+IDS = "input_ids"
 TASKS_OF_INPUTS = {PIXELS: IMAGE, FEATURES: TRANSCRIBE}
 
 # What runs the original of a model, by its task; of others a model of texts.
 ORIGINALS: Mapping[object, Callable[..., Runner]] = {
     IMAGE: OriginalImageModel,
+    DUAL_ENCODER: OriginalDualEncoderModel,
     TRANSCRIBE: OriginalSpeechModel,
 }
 
@@ -236,7 +240,8 @@ def _prepared(request: Request, read: Mapping[Path, None]) -> Build:
     if tokenizer is None and task_of(graphs) != IMAGE:
         notes.append("the source has no tokenizer: the artifact takes token ids, not text")
     contents = _contents(request, planned, target, dtype, types, module, graphs, tokenizer)
-    facts = {**contents.facts, **embedding_facts(planned, graphs), **seen, **heard}
+    read_with = dual_encoder_facts(planned, module, tokenizer)
+    facts = {**contents.facts, **embedding_facts(planned, graphs), **seen, **heard, **read_with}
     contents = replace(contents, facts=facts, sources=_sources(read, checkpoint))
     notes += packing_note(contents)
     made = Build(request, contents, checkpoint, notes, planned, types, module, graphs)
@@ -287,6 +292,8 @@ def task_of(entries: Iterable[Entry]) -> str | None:
     """The task of a model of these entries; None if it is called with arrays alone."""
     listed = list(entries)
     inputs = {name for entry in listed if entry.name != LOOK for name in entry.inputs}
+    if inputs >= {PIXELS, IDS}:
+        return DUAL_ENCODER
     for name in TASKS_OF_INPUTS.keys() & inputs:
         return TASKS_OF_INPUTS[name]
     return next(filter(None, (TASKS.get(entry.name) for entry in listed)), None)

@@ -23,7 +23,11 @@ SIZES = {"n_layers": "{} layers", "hidden_size": "hidden {}", "vocab_size": "voc
 # What to try, by an entry that says what kind of model it is.
 TRIALS = {"prefill": '--prompt "Once upon a time"', "embed": '--text "Once upon a time"'}
 # The same of tasks whose files need a fact: what prepares them.
-FILES = {"image": ("image", "--image FILE"), "transcribe": ("speech", "--audio FILE.wav")}
+FILES = {
+    "image": ("image", "--image FILE"),
+    "dual_encoder": ("image", '--image FILE --label "a photo of a cat" --label "a photo of a dog"'),
+    "transcribe": ("speech", "--audio FILE.wav"),
+}
 
 
 def summary(build: AnyBuild) -> str:

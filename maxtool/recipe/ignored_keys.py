@@ -53,7 +53,7 @@ use_mamba_kernels use_mambapy use_mask_token use_weighted_layer_sum use_xentropy
 video_end_id video_start_id z_loss_coefficient
 """
 # Tables inside that transformers writes as whole configurations of their own.
-_TABLES = ("", "attn_config.")
+_TABLES = ("", "attn_config.", "text_config.", "vision_config.")
 
 IGNORED: Mapping[Dialect, frozenset[str]] = {
     "hf": frozenset(f"{table}{key}" for table in _TABLES for key in _HF.split()),

@@ -9,7 +9,7 @@ from typing import Any
 
 from maxtool.runtime.loader import Model
 from maxtool.runtime.loader.chat import ChatEncoder, open_template
-from maxtool.runtime.loader.specs import EMBED, GENERATE
+from maxtool.runtime.loader.specs import DUAL_ENCODER, EMBED, GENERATE
 from maxtool.runtime.loader.wrong_path import another_task
 from maxtool.serve.limits import Limits
 from maxtool.serve.logprobs import TokenTexts
@@ -41,7 +41,7 @@ class Served:
             worker = self.worker = Worker(name, model, limits, observe)
             metrics.running.labels(name).set_function(lambda: worker.running)
             metrics.waiting.labels(name).set_function(lambda: worker.waiting)
-        elif model.manifest.task == EMBED:
+        elif model.manifest.task in (EMBED, DUAL_ENCODER):
             self.turns = Turns("embedding", limits.queue)
             self._vectors, self._ranks = Vectors(name, model), Ranks(name, model)
         else:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from maxtool.errors import ConfigurationError, MalformedFile, MissingFile
-from maxtool.tokenizer import checks, jsonfile, sentencepiece, unigram, wordpiece
+from maxtool.tokenizer import canonical, checks, jsonfile, sentencepiece, unigram, wordpiece
 from maxtool.tokenizer.library import to_json
 from maxtool.tokenizer.vocabulary import AddedToken, SentencePiece, Tokenizer, Vocabulary
 from maxtool.weights.files_read import note_read
@@ -25,6 +25,7 @@ MAX_FILES = 100_000_000
 CARRIED = (
     *("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json"),
     *("added_tokens.json", "vocab.json", "vocab.txt", "merges.txt", "sentencepiece.bpe.model"),
+    canonical.MODEL,
     *("chat_template.jinja", "chat_template.json"),
 )
 VOCAB, FAIRSEQ = "vocab.txt", "sentencepiece.bpe.model"
@@ -38,15 +39,15 @@ def read(folder: Path) -> Tokenizer | None:
     """The tokenizer of a folder, or None where there is none.
 
     A ``tokenizer.model`` says what the vocabulary is, a ``tokenizer.json`` beside it how text is
-    encoded; a ``vocab.txt`` or XLM-RoBERTa's ``sentencepiece.bpe.model`` is read where there is
-    neither. Special ids come from
+    encoded; a ``vocab.txt``, XLM-RoBERTa's ``sentencepiece.bpe.model`` or SigLIP's
+    ``spiece.model`` is read where there is neither. Special ids come from
     ``tokenizer_config.json``, then ``config.json``, then ``generation_config.json`` (its list of
     end tokens), then the model itself.
     """
     files = _files(folder)
     config = _json(folder, "tokenizer_config.json")
     if not {"tokenizer.json", "tokenizer.model"} & set(files):
-        alone = {VOCAB: _word_pieces, FAIRSEQ: _fairseq}
+        alone = {VOCAB: _word_pieces, FAIRSEQ: _fairseq, canonical.MODEL: canonical.read}
         return next((alone[name](folder, files, config) for name in alone if name in files), None)
     parsed = None
     if "tokenizer.json" in files:

@@ -56,7 +56,9 @@ def made(source: Path, **options: Any) -> Path:
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_check_passes(recipe: str, tmp_path: Path) -> None:
     case, size = RECIPES[recipe]
-    folder = made(written(tmp_path / "model", case), check=True, image_size=size)
+    recipe_of = {"recipe": recipe} if case.endswith("-towers") else {}
+    source = written(tmp_path / "model", case)
+    folder = made(source, check=True, image_size=size, **recipe_of)
     model = loader.load(folder)
     assert (model.manifest.root["recipe"], model.manifest.task) == (recipe, "image")
     pixels = pixel_values(CASES[case]["config"], size)
@@ -207,8 +209,8 @@ def test_preprocessing_that_is_refused(
         ("ViT-classifier", {"normalize": True}),
         ("Dinov2-classifier", {"pooling": "mean"}),
         ("Dinov2WithRegisters-0", {"image_size": 20}),
-        ("Siglip-towers", {}),
-        ("CLIP-towers", {}),
+        ("Siglip-towers", {"recipe": "siglip_vision"}),
+        ("CLIP-towers", {"recipe": "clip_vision"}),
         ("CLIP-projected", {}),
         ("CLIP-classifier", {"pooling": "cls"}),
     ],

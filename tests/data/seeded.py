@@ -184,3 +184,19 @@ def input_features(config: Config, count: int = 2) -> Array:
     """Spectrograms [count, n_mels, frames] for a model of speech."""
     sizes = (count, config["num_mel_bins"], 2 * config["max_source_positions"])
     return tensor("input_features", sizes, 0.0)
+
+
+def text_ids(config: Config, count: int = 3) -> tuple[Array, Array]:
+    """Token ids and a mask [count, length] for a model of images and texts.
+
+    Each text ends with the last id, and padding by another id follows, which the mask hides.
+    """
+    sizes = config["text_config"]
+    length, last = sizes["max_position_embeddings"], sizes["vocab_size"] - 1
+    bits = np.random.PCG64([SEED, count]).random_raw(count * length)
+    ids = (3 + bits % np.uint64(last - 4)).astype(np.int64).reshape(count, length)
+    lengths = np.array([length, length - 3, 2])[:count, None]
+    places = np.arange(length)
+    ids[places == lengths - 1] = last
+    ids[places >= lengths] = 1
+    return ids, (places < lengths).astype(np.int64)

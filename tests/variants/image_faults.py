@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tests.data.seeded import Config, pixel_values
+from tests.parity.test_image_encoder import of_images
 from tests.parity.traced import TracedModel
 from tests.variants.recorded_faults import RecordedCase, Recordings
 
@@ -24,7 +25,9 @@ class ImageCase(RecordedCase):
         return {
             f"{entry}.{output}": array
             for entry in entries
-            for output, array in model.run(entry, {"pixel_values": pixels}).items()
+            for output, array in model.run(
+                of_images(model, entry), {"pixel_values": pixels}
+            ).items()
         }
 
     def sizes(self, values: Config) -> Config:

@@ -121,7 +121,7 @@ class RecordedCase:
 
     def told(self, config: Config) -> Config:
         """Its keys as the recipe has them."""
-        return {**config.get("vision_config", {}), **config}
+        return {**config.get("vision_config", {}), **config, **_dotted(config)}
 
     def unread(self, config: Config) -> Collection[str]:
         """The keys of its configuration that decide nothing."""
@@ -200,18 +200,35 @@ def _incomplete(name: str, known: Config, folder: Path) -> Iterator[str]:
     """Keys that are read otherwise where they are absent than transformers completes them."""
     config, values = known["config"], tensors({"x": [1]}, 1.0)
     for key, taken in known["taken"].items():
-        left = {other: value for other, value in config.items() if other != key}
         try:
             with crashes_refuse():
                 absent, whole = (
                     _values(written(folder / name / key / place, told, values))
-                    for place, told in (("absent", left), ("whole", left | {key: taken}))
+                    for place, told in (
+                        ("absent", _without(config, key)),
+                        ("whole", _without(config, key, taken)),
+                    )
                 )
         except MaxtoolError as refusal:
             yield f"{name} without {key}: refused: {refusal}"
             continue
         if other := [each for each in whole if not _agree(absent[each], whole[each], whole)]:
             yield f"{name} without {key}: {other}"
+
+
+def _without(config: Config, key: str, *value: object) -> Config:
+    """A configuration without a key, dotted within a table; or with another value of it."""
+    table, _, name = key.rpartition(".")
+    inner = dict(config[table] if table else config)
+    inner.pop(name)
+    inner.update(zip([name], value, strict=False))
+    return {**config, table: inner} if table else inner
+
+
+def _dotted(config: Config) -> Config:
+    """The keys of the tables of a configuration."""
+    tables = {name: table for name, table in config.items() if isinstance(table, dict)}
+    return {f"{name}.{key}": each for name, table in tables.items() for key, each in table.items()}
 
 
 def _sized(entries: Config, sizes: Config) -> Config:

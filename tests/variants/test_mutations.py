@@ -22,6 +22,7 @@ from tests.effort import sampled
 from tests.variants.classifier_faults import ClassifierCase
 from tests.variants.convnet_faults import ConvnetCase
 from tests.variants.damage import ancestors, damaged, damages, heirs, tables
+from tests.variants.dual_encoder_faults import DualEncoderCase
 from tests.variants.equivalent import EQUIVALENT
 from tests.variants.image_faults import ImageCase
 from tests.variants.image_text_faults import ImageTextCase
@@ -37,6 +38,7 @@ SAMPLE, SEED = 3, 13
 # Cases of models that are not models of texts, by their architecture.
 RECORDED = {
     "convnext": ConvnetCase,
+    "dual_encoder": DualEncoderCase,
     "image_encoder": ImageCase,
     "image_text": ImageTextCase,
     "resnet": ConvnetCase,

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from .class_entries import CLASS_RULES
+from .dual_encoder_entries import DUAL_ENCODER_RULES
 from .errors import BadInput
 from .image_entries import IMAGE_RULES
 from .image_tokens import IMAGE_TOKEN_RULES
@@ -21,6 +22,7 @@ from .specs import (
     BITS,
     COLUMNS,
     DTYPES,
+    DUAL_ENCODER,
     IMAGE,
     RECORDS,
     EntrySpec,
@@ -126,7 +128,7 @@ def _named(manifest: ManifestParser) -> Iterator[str]:
 def _stateless(manifest: ManifestParser) -> Iterator[str]:
     """A model without a text has no state: nothing would bound where it is written."""
     stateful = [name for name, entry in manifest.entries.items() if entry.state]
-    if manifest.task in (None, IMAGE) and (stateful or manifest.state):
+    if manifest.task in (None, IMAGE, DUAL_ENCODER) and (stateful or manifest.state):
         yield f"there is no text, and state: {', '.join(stateful):.80}"
 
 
@@ -226,6 +228,7 @@ RULES: tuple[Rule, ...] = (
     *TEXT_RULES,
     *IMAGE_RULES,
     *IMAGE_TOKEN_RULES,
+    *DUAL_ENCODER_RULES,
     *CLASS_RULES,
     *SPEECH_RULES,
 )

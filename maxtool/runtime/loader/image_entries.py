@@ -7,21 +7,25 @@ from typing import TypeAlias
 
 from .image_spec import image_spec
 from .manifest_parser import ManifestParser
-from .specs import CLASSIFY, EMBED, IMAGE, EntrySpec
+from .specs import CLASSIFY, DUAL_ENCODER, EMBED, EMBED_IMAGE, IMAGE, EntrySpec
 
 Rule: TypeAlias = Callable[[ManifestParser], Iterator[str]]
 
 PIXELS = "pixel_values"
 # What entries give.
-RESULTS = {EMBED: "embeddings", CLASSIFY: "logits"}
+RESULTS = {EMBED: "embeddings", EMBED_IMAGE: "embeddings", CLASSIFY: "logits"}
+# The entries that take images, by the task; the first of them makes vectors.
+TAKING = {IMAGE: (EMBED, CLASSIFY), DUAL_ENCODER: (EMBED_IMAGE,)}
 
 
 def _images(manifest: ManifestParser) -> Iterator[str]:
     """Vectors and logits are made from pixels, and nothing else."""
-    if EMBED not in manifest.entries:
-        yield f"the task is {IMAGE!r}, and there is no entry {EMBED!r}"
-    for name in RESULTS.keys() & manifest.entries.keys():
-        yield from _shaped(name, manifest.entries[name])
+    names = TAKING[str(manifest.task)]
+    if names[0] not in manifest.entries:
+        yield f"the task is {manifest.task!r}, and there is no entry {names[0]!r}"
+    for name in names:
+        if name in manifest.entries:
+            yield from _shaped(name, manifest.entries[name])
 
 
 def _shaped(name: str, entry: EntrySpec) -> Iterator[str]:
@@ -35,20 +39,21 @@ def _shaped(name: str, entry: EntrySpec) -> Iterator[str]:
 
 def _prepared(manifest: ManifestParser) -> Iterator[str]:
     """Check that the steps of the preprocessing make what the entries take."""
-    if manifest.image is None or EMBED not in manifest.entries:
+    name = TAKING[str(manifest.task)][0]
+    if manifest.image is None or name not in manifest.entries:
         return
     try:
         steps = image_spec(manifest.image)
     except ValueError as error:
         yield f"'image': {error}"
         return
-    shape = manifest.entries[EMBED].inputs[0].shape if manifest.entries[EMBED].inputs else ()
+    shape = manifest.entries[name].inputs[0].shape if manifest.entries[name].inputs else ()
     if shape[1:] != (3, *(steps.result or ())):
-        yield f"'image' makes {steps.result}, and {EMBED!r} takes {list(shape)}"
+        yield f"'image' makes {steps.result}, and {name!r} takes {list(shape)}"
 
 
 def _for_images(rule: Rule) -> Rule:
-    return lambda manifest: rule(manifest) if manifest.task == IMAGE else iter(())
+    return lambda manifest: rule(manifest) if manifest.task in TAKING else iter(())
 
 
 IMAGE_RULES: tuple[Rule, ...] = tuple(map(_for_images, (_images, _prepared)))

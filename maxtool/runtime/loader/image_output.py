@@ -13,7 +13,7 @@ from .arrays import check_output
 from .classifier import softmax
 from .entries import EntryRunner
 from .errors import BadUsage, DoesNotFit, RunError
-from .image_entries import PIXELS, RESULTS
+from .image_entries import PIXELS, RESULTS, TAKING
 from .image_files import pixels_of
 from .image_spec import ImageSpec, image_spec
 from .labels import PROBABILITY, SHOWN, best, show
@@ -21,7 +21,7 @@ from .labels import SCHEMA as LABELS
 from .memory import Array
 from .opening import open_model
 from .options import CommonOptions, EmbedOptions, TextOptions
-from .specs import CLASSIFY, EMBED, IMAGE, LOOK
+from .specs import CLASSIFY, DUAL_ENCODER, LOOK
 from .terminal import emit, note, printable
 from .written_arrays import appended
 from .wrong_path import another_task
@@ -38,10 +38,14 @@ def run_images(options: EmbedOptions | TextOptions, names: Sequence[str]) -> Non
     if LOOK in model.manifest.entries:
         what = "this model reads images within texts"
         raise BadUsage(what, hint="give a text, too: --prompt or --chat")
-    if model.manifest.task != IMAGE:
+    if model.manifest.task not in TAKING:
         raise another_task(model.manifest.task)
+    if options.labels is not None and model.manifest.task != DUAL_ENCODER:
+        raise DoesNotFit("--label is for models that compare images with texts, as CLIP does")
     started, files = time.perf_counter(), [Path(name) for name in names]
-    if CLASSIFY in model.manifest.entries and options.output is None:
+    if options.labels is not None:
+        _compare(options, model, files, shown, options.labels)
+    elif CLASSIFY in model.manifest.entries and options.output is None:
         _classify(options, model, files, shown)
     else:
         _embed(options, model, files)
@@ -97,8 +101,35 @@ def _classify(
 ) -> None:
     """Show the likeliest labels of each image."""
     logits = np.concatenate([*_outputs(model, CLASSIFY, files, _batch(options))])
-    labels = model.manifest.labels
-    found = [best(row, labels, shown, PROBABILITY) for row in softmax(logits)]
+    _show(options, files, softmax(logits), model.manifest.labels, shown)
+
+
+def _compare(
+    options: CommonOptions,
+    model: EntryRunner,
+    files: Sequence[Path],
+    shown: int,
+    labels: Sequence[str],
+) -> None:
+    """Show which of some texts fit each image best."""
+    from .image_comparison import ImageComparison
+
+    batch = _batch(options)
+    comparison = ImageComparison(model, labels, batch)
+    rows = _outputs(model, TAKING[DUAL_ENCODER][0], files, batch)
+    scores = np.concatenate([comparison.scores(vectors) for vectors in rows])
+    _show(options, files, scores, labels, shown)
+
+
+def _show(
+    options: CommonOptions,
+    files: Sequence[Path],
+    scores: Array,
+    labels: Sequence[str] | None,
+    shown: int,
+) -> None:
+    """Show the best labels of each image, by ``scores [images, labels]``."""
+    found = [best(row, labels, shown, PROBABILITY) for row in scores]
     pairs = list(zip(files, found, strict=True))
     if options.json:
         images = [{"image": str(file), "labels": each} for file, each in pairs]
@@ -111,8 +142,9 @@ def _classify(
 
 def _embed(options: CommonOptions, model: EntryRunner, files: Sequence[Path]) -> None:
     """Show a vector of each image, or write them to a file."""
-    rows = _outputs(model, EMBED, files, _batch(options))
-    width = int(model.entry(EMBED).outputs[0].shape[1])
+    entry = TAKING[str(model.manifest.task)][0]
+    rows = _outputs(model, entry, files, _batch(options))
+    width = int(model.entry(entry).outputs[0].shape[1])
     facts: dict[str, object] = {"schema": VECTORS, "count": len(files), "dimensions": width}
     if options.output is not None:
         with appended(options.output, width) as take:

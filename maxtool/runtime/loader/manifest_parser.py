@@ -15,6 +15,7 @@ from .specs import (
     ArraySpec,
     BufferSpec,
     EntrySpec,
+    Filling,
     InputSpec,
     TableSpec,
     WeightSpec,
@@ -234,8 +235,18 @@ class ManifestParser:
             raise self._wrong(f"'prompts' is {self.prompts!r:.80}")
         if self.prompt is not None and self.prompt not in self.prompts:
             raise self._wrong(f"'prompt' is {self.prompt!r:.80}, none of the prompts")
+        # To what length texts are filled up; None where they are padded to the longest of a call.
+        self.filled = self._filling(self._get(root, "filled", (dict, type(None))))
         if self.padding not in (None, BEHIND):
             raise self._wrong(f"'padding' is {self.padding!r:.80}")
+
+    def _filling(self, item: dict[str, Any] | None) -> Filling | None:
+        if item is None:
+            return None
+        length, token = self._count(item, "length"), self._get(item, "token", int)
+        if length is None:
+            raise self._wrong("'length' is missing")
+        return Filling(length, token, self._get(item, "is_hidden", bool))
 
     def _read_tokenizer(self, item: dict[str, Any]) -> None:
         self.tokenizer_file = self._file(self._get(item, "file", str))

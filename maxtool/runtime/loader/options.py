@@ -22,6 +22,7 @@ class CommonOptions:
     file: Path | None = None
     ids: list[int] | None = None
     images: list[str] | None = None
+    labels: list[str] | None = None
     inputs: Path | None = None
     output: Path | None = None
     entry: str = "forward"
@@ -94,7 +95,8 @@ def _parsed(about: str, options: Sequence[Option], argv: Sequence[str] | None) -
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("-q", "--quiet", action="store_true", help="no notes on stderr")
     given = vars(parser.parse_args(argv))
-    return {"verify": not given.pop("no_verify"), "images": given.pop("image"), **given}
+    several = {"images": given.pop("image"), "labels": given.pop("label")}
+    return {"verify": not given.pop("no_verify"), **several, **given}
 
 
 def _add(parser: argparse.ArgumentParser, option: Option) -> None:

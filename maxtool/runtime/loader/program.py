@@ -12,7 +12,7 @@ from .errors import BadUsage, MachineLacks, RunError
 from .manifest import Manifest
 from .options import CommonOptions, EmbedOptions, TextOptions, parse, parse_embedding
 from .sampling import Sampling
-from .specs import EMBED, IMAGE
+from .specs import DUAL_ENCODER, EMBED, IMAGE
 from .terminal import complain, emit, emit_json, open_streams, printable
 
 BULKY = {
@@ -93,6 +93,7 @@ def check(options: TextOptions) -> None:
         known = "--prompt, --file, --prompts, --chat, --ids, --inputs, --image, --audio"
         raise BadUsage(f"give one of {known}, --info and --check")
     check_audio(options)
+    check_labels(options)
     more = (options.system, options.chat_template, options.chat_template_kwargs)
     if not options.chat and any(option is not None for option in more):
         raise BadUsage("--system, --chat-template and --chat-template-kwargs go with --chat")
@@ -130,8 +131,19 @@ def check_embedding(options: EmbedOptions) -> None:
         raise BadUsage("--entry goes with --inputs")
     if options.prompt is not None and options.texts is None and options.file is None:
         raise BadUsage("--prompt goes with --text or --file")
+    check_labels(options)
     if options.query is not None and options.texts is None and options.file is None:
         raise BadUsage("--query goes with --text or --file")
+
+
+def check_labels(options: CommonOptions) -> None:
+    """Refuse labels without an image that may show what they say, and where vectors are asked."""
+    if options.labels is None:
+        return
+    if options.images is None:
+        raise BadUsage("--label goes with --image")
+    if options.output is not None:
+        raise BadUsage("--label says what an image shows, and --output takes its vector")
 
 
 def show_info(options: CommonOptions) -> None:
@@ -179,7 +191,7 @@ def _told(error: RunError | OSError | MemoryError) -> RunError:
 def embeds(folder: Path) -> bool:
     """Return whether the artifact makes vectors; one that cannot be read is refused later."""
     try:
-        return Manifest(folder).task in (EMBED, IMAGE)
+        return Manifest(folder).task in (EMBED, IMAGE, DUAL_ENCODER)
     except RunError:
         return False
 

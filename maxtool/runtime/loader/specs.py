@@ -12,6 +12,9 @@ import numpy as np
 BEHIND = "behind"
 # What a model does by itself; one without a task has functions of arrays, and no state.
 GENERATE, EMBED, IMAGE, TRANSCRIBE = "generate", "embed", "image", "transcribe"
+# The task of a model of images and texts, its entries beside ``EMBED``, which is for texts: the
+# vector of an image, and a logit for the vectors of an image and a text.
+DUAL_ENCODER, EMBED_IMAGE, SCORE = "dual_encoder", "embed_image", "score"
 # The entry of a model of images or texts that has classes; its other one is ``EMBED``.
 CLASSIFY = "classify"
 # The entry of a model with an encoder that writes what it gives into the state.
@@ -52,6 +55,15 @@ RECORDS = {
     "IQ4_XS": (256, 2208),
     "MXFP4": (32, 272),
 }
+
+
+@dataclass(frozen=True)
+class Filling:
+    """Padding that every text gets which a model makes a vector of."""
+
+    length: int  # tokens that each text has then
+    token: int  # what is put behind it
+    is_hidden: bool  # whether the mask hides it
 
 
 def is_name(text: str) -> bool:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from .errors import DoesNotFit
 from .manifest_parser import ManifestParser
 from .memory import Array
-from .specs import EMBED, ENCODE, GENERATE, LOOK, TRANSCRIBE, EntrySpec, InputSpec
+from .specs import DUAL_ENCODER, EMBED, ENCODE, GENERATE, LOOK, TRANSCRIBE, EntrySpec, InputSpec
 
 Rule: TypeAlias = Callable[[ManifestParser], Iterator[str]]
 
 IDS = ("input_ids", "token")
 SETTINGS = 5
+# Tasks of models that read texts, and of those that make vectors of them.
+EMBEDDING = (EMBED, DUAL_ENCODER)
+OF_TEXTS = (GENERATE, TRANSCRIBE, *EMBEDDING)
 PREFILL = "prefill"
 SLOT = "slot"
 # Entries with a state that other rules are for.
@@ -157,7 +160,7 @@ def _embedding(manifest: ManifestParser) -> Iterator[str]:
     """Vectors are made from token ids and a mask, and nothing else that must be given."""
     entry = manifest.entries.get(EMBED)
     if entry is None:
-        yield f"the task is {EMBED!r}, and there is no such entry"
+        yield f"the task is {manifest.task!r}, and there is no entry {EMBED!r}"
         return
     must = {spec.name for spec in entry.inputs if spec.default is None}
     known = {"input_ids", "attention_mask"}
@@ -171,15 +174,26 @@ def _embedding(manifest: ManifestParser) -> Iterator[str]:
         yield f"{EMBED!r} does not give embeddings[batch, size] alone"
 
 
-def _for(task: str | None, rule: Rule) -> Rule:
-    """A rule for models of one task; for those of any task if None."""
-    wanted = (task,) if task else (GENERATE, EMBED, TRANSCRIBE)
-    return lambda manifest: rule(manifest) if manifest.task in wanted else iter(())
+def _filled_up(manifest: ManifestParser) -> Iterator[str]:
+    """Texts are filled up to no more than the context, with a token that there is."""
+    if (filled := manifest.filled) is None:
+        return
+    limit = manifest.limits.get("input_ids")
+    if not isinstance(limit, tuple) or not limit[0] <= filled.token <= limit[1]:
+        yield f"texts are filled up with token {filled.token}, which is none of {limit}"
+    if filled.length > (manifest.context or 0):
+        yield f"texts are filled up to {filled.length}, and the context is {manifest.context}"
+
+
+def _for(tasks: Collection[str], rule: Rule) -> Rule:
+    """A rule for models of some tasks."""
+    return lambda manifest: rule(manifest) if manifest.task in tasks else iter(())
 
 
 TEXT_RULES: tuple[Rule, ...] = (
-    _for(None, _stateful),
-    _for(None, _bounded),
-    _for(GENERATE, _drawing),
-    _for(EMBED, _embedding),
+    _for(OF_TEXTS, _stateful),
+    _for(OF_TEXTS, _bounded),
+    _for({GENERATE}, _drawing),
+    _for(EMBEDDING, _embedding),
+    _for(OF_TEXTS, _filled_up),
 )

@@ -11,7 +11,7 @@ import numpy as np
 from .entries import EntryRunner
 from .errors import BadInput, BadUsage, RunError
 from .memory import Array
-from .specs import EMBED
+from .specs import DUAL_ENCODER, EMBED
 from .tokens import beginning, check_text, most_bytes, open_tokenizer, telling_failures
 from .wrong_path import another_task
 
@@ -45,7 +45,7 @@ class TextRows:
         self, model: EntryRunner, batch: int = 32, go_on: Callable[[], None] = lambda: None
     ) -> None:
         """Prepare; ``go_on`` is called before each batch, and ends all by what it raises."""
-        if model.manifest.task != EMBED:
+        if model.manifest.task not in (EMBED, DUAL_ENCODER):
             raise another_task(model.manifest.task)
         if batch < 1:
             raise BadUsage(f"a batch of {batch} texts")
@@ -137,8 +137,12 @@ class TextRows:
 
     def _run(self, read: Sequence[Row]) -> Array:
         self._go_on()
-        shape = (len(read), max(len(row.ids) for row in read))
+        filled = self._model.manifest.filled
+        longest = max(len(row.ids) for row in read) if filled is None else filled.length
+        shape = (len(read), longest)
         ids, mask, types = (np.zeros(shape, np.int64) for _ in range(3))
+        if filled is not None:
+            ids[:], mask[:] = filled.token, not filled.is_hidden
         for at, row in enumerate(read):
             length = len(row.ids)
             ids[at, :length], mask[at, :length], types[at, :length] = row.ids, 1, row.types

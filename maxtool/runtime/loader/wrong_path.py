@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .errors import BadInput, DoesNotFit
-from .specs import EMBED, GENERATE, IMAGE, TRANSCRIBE
+from .specs import DUAL_ENCODER, EMBED, GENERATE, IMAGE, TRANSCRIBE
 
 # How files of checkpoints end, and what they are called in a folder.
 SUFFIXES = (".safetensors", ".gguf", ".onnx", ".pt", ".pth")
@@ -24,6 +24,11 @@ TASKS = {
     IMAGE: (
         "this model takes images, and no text",
         "maxtool run, or its own run.py, with --image looks at the image in a file",
+    ),
+    DUAL_ENCODER: (
+        "this model compares images with texts, and writes none",
+        "maxtool embed, or its own run.py, with --image FILE and --label TEXT says what fits; "
+        "--text or --image alone makes a vector",
     ),
     TRANSCRIBE: (
         "this model takes sounds, and writes what is said in them",
