@@ -13,6 +13,7 @@ from maxtool.architectures import (
     image_encoder,
     image_text,
     resnet,
+    seq2seq,
     speech,
 )
 from maxtool.architectures.cache_layout import CacheLayout
@@ -45,7 +46,12 @@ ARCHITECTURES: dict[str, Builder] = {
     "dual_encoder": dual_encoder.build,
     "image_text": image_text.build,
     "resnet": resnet.build,
+    "seq2seq": seq2seq.build,
     "speech": speech.build,
+}
+# Of models of an encoder and a decoder, whose cache is the decoder's.
+SOURCED: dict[Builder, Callable[..., Architecture]] = {
+    each: each for each in (seq2seq.build, speech.build)
 }
 
 
@@ -77,8 +83,8 @@ def build(
         raise ConfigurationError(f"no architecture {architecture!r}", hint=f"there are: {known}")
     if builder is built_decoder.build or builder is image_text.build:
         return builder(config, dtype, context, form, draws)
-    if builder is speech.build:
-        return speech.build(config, dtype, context, form)
+    if builder in SOURCED:
+        return SOURCED[builder](config, dtype, context, form)
     return builder(config, dtype, context)
 
 

@@ -125,3 +125,16 @@ class CacheLayout:
             return ops.quantized_attention(query, keys, values, position, **options)
         key, value = cache
         return ops.attention(query, key, value, position, transposed=self.transposed, **options)
+
+    def attention_to_all(
+        self, query: Tensor, cache: Cache, mask: Tensor | None, *, scale: float
+    ) -> Tensor:
+        """Attention of queries ``[batch, seq, heads, head_dim]`` to all that a cache has room for.
+
+        ``mask`` is as :func:`maxtool.graph.ops.scaled_dot_product_attention` has it.
+        """
+        key, value = (part.cast(query.dtype) for part in cache)
+        keys = key.permute([0, 1, 3, 2]) if self.transposed else key
+        heads = query.permute([0, 2, 1, 3])
+        mixed = ops.scaled_dot_product_attention(heads, keys, value, mask, scale=scale)
+        return mixed.permute([0, 2, 1, 3])

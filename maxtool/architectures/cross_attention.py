@@ -14,7 +14,7 @@ from maxtool.nn import Linear, Module
 PREFIX = "source_"  # of the names of its buffers
 
 
-class CrossAttention(Module[[Tensor, Cache], Tensor]):
+class CrossAttention(Module[[Tensor, Cache, Tensor | None], Tensor]):
     """Attention in which every token sees the whole source."""
 
     def __init__(
@@ -42,23 +42,24 @@ class CrossAttention(Module[[Tensor, Cache], Tensor]):
         parts = self.form.parts(self._heads(self.k(source)), self._heads(self.v(source)))
         return self.form.written(cache, parts, (_position(0, source), None))
 
-    def forward(self, x: Tensor, cache: Cache) -> Tensor:
-        """Attention of ``x [batch, seq, hidden]`` over the source that the cache holds."""
+    def forward(self, x: Tensor, cache: Cache, length: Tensor | None = None) -> Tensor:
+        """Attention of ``x [batch, seq, hidden]`` over the source that the cache holds.
+
+        ``length``, int32 ``[1]``, is how many positions that has; None for all there may be.
+        """
         query = self._heads(self.q(x))
         if x.shape[1] == 1:  # one that sees all keys up to the last
-            last = _position(self.positions - 1, x), None
-            mixed = self.form.attention(query, cache, last, scale=self.scale)
+            last = _position(self.positions - 1, x) if length is None else length - 1
+            mixed = self.form.attention(query, cache, (last, None), scale=self.scale)
         else:
-            mixed = self._of_several(query, cache)
+            seen = None if length is None else self._seen(length)
+            mixed = self.form.attention_to_all(query, cache, seen, scale=self.scale)
         return self.o(mixed.reshape([*x.shape[:2], self.q.weight.shape[0]]))
 
-    def _of_several(self, query: Tensor, cache: Cache) -> Tensor:
-        """Attention of queries ``[batch, seq, heads, head_dim]``, none of which stands before."""
-        key, value = (part.cast(query.dtype) for part in cache)
-        keys = key.permute([0, 1, 3, 2]) if self.form.transposed else key
-        queries = query.permute([0, 2, 1, 3])
-        mixed = ops.scaled_dot_product_attention(queries, keys, value, scale=self.scale)
-        return mixed.permute([0, 2, 1, 3])
+    def _seen(self, length: Tensor) -> Tensor:
+        """A mask of the positions that a source has."""
+        places = ops.range(0, self.positions, dtype=DType.int32, device=length.device)
+        return ops.greater(length, places).reshape([1, 1, 1, self.positions])
 
     def _heads(self, x: Tensor) -> Tensor:
         return x.reshape([*x.shape[:2], int(x.shape[2]) // self.head_dim, self.head_dim])

@@ -17,6 +17,7 @@ from maxtool.architectures.layer_state import LayerState
 from maxtool.architectures.mlp import scaled
 from maxtool.architectures.normalization import applied, stream_norm
 from maxtool.architectures.position_vectors import POSITIONS
+from maxtool.architectures.relative_positions import RelativeBias
 from maxtool.architectures.rope_scaling import BY_LENGTH
 from maxtool.architectures.rotary_angles import Turn, make_rotaries
 from maxtool.architectures.sliding_cache import count_of
@@ -32,6 +33,7 @@ CPU_FORM = CacheLayout()
 # What the manifest calls the context that a scaling by length looks at. Beyond it longrope has one
 # other way of reading, and dynamic scaling another one for each length.
 BEYOND = {"longrope": "reread_beyond", "dynamic": "read_whole_beyond"}
+SOURCE_LENGTH = "source_length"
 # A text by itself.
 ALONE = {"batch": 1}
 
@@ -62,6 +64,10 @@ class Decoder(Module[[Tensor], Tensor]):
         self.project_in = Linear(width, hidden, dtype) if has_own else None
         if config.position in POSITIONS:
             self.position = POSITIONS[config.position](config, self.context, dtype)
+        self.relative = ModuleList(
+            RelativeBias(f"relative.{layer}", self.context, config, causal=True)
+            for layer in range(config.relative_tables)
+        )
         self.layers = ModuleList(
             DecoderLayer(config, index, dtype, form, self.context)
             for index in range(config.n_layers)
@@ -98,6 +104,12 @@ class Decoder(Module[[Tensor], Tensor]):
         """
         return self._step(input_ids, (position, None), cache)
 
+    def step_source(
+        self, input_ids: Tensor, position: Tensor, source_length: Tensor, *cache: Tensor
+    ) -> Tensor:
+        """The same where the source has ``source_length`` positions, int32 ``[1]``."""
+        return self._step(input_ids, (position, None), cache, source_length)
+
     def step_slots(
         self, input_ids: Tensor, position: Tensor, slot: Tensor, *cache: Tensor
     ) -> Tensor:
@@ -113,8 +125,14 @@ class Decoder(Module[[Tensor], Tensor]):
         for layer, kept in zip(self.layers, self._by_layer(cache), strict=True):
             layer.read(source, kept)
 
-    def _step(self, input_ids: Tensor, location: Location, cache: Sequence[Tensor]) -> Tensor:
-        hidden = self._hidden(input_ids, location, self._by_layer(cache))
+    def _step(
+        self,
+        input_ids: Tensor,
+        location: Location,
+        cache: Sequence[Tensor],
+        source_length: Tensor | None = None,
+    ) -> Tensor:
+        hidden = self._hidden(input_ids, location, self._by_layer(cache), source_length)
         return self._logits(hidden[:, -1])
 
     def _by_layer(self, cache: Sequence[Tensor]) -> list[Cache]:
@@ -183,7 +201,9 @@ class Decoder(Module[[Tensor], Tensor]):
         names = ("input_ids", "token") if self.draws else ("input_ids",)
         tokens = dict.fromkeys(names, (0, self.config.vocab_size - 1))
         slots = {"slot": (0, self.form.slots - 1)} if self.form.slots > 1 else {}
-        return {"seq": self.context, **tokens, **slots}
+        most = self.config.source_positions
+        source = {SOURCE_LENGTH: (1, most)} if most and self.config.source_varies else {}
+        return {"seq": self.context, **tokens, **slots, **source}
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -191,6 +211,7 @@ class Decoder(Module[[Tensor], Tensor]):
         angles = [one for rotary in self.rotaries.values() for one in rotary.by_position]
         learned = Table("position.weight", "context", self.config.position_offset)
         tables = (learned, *(Table(name, "context") for name in angles))
+        tables += tuple(relative.table for relative in self.relative)
         return (Table("embed.weight", "input_ids"), *tables)
 
     def entries(self) -> tuple[Entry, ...]:
@@ -204,6 +225,9 @@ class Decoder(Module[[Tensor], Tensor]):
 
     def steps(self) -> tuple[Entry, ...]:
         """``prefill`` and ``decode`` alone."""
+        if self.config.source_varies:
+            numbers = ("position", SOURCE_LENGTH)
+            return tuple(self._cached(self.step_source, "batch", 1, numbers))
         return tuple(self._cached(self.step, "batch", 1, ("position",)))
 
     def _cached(
@@ -270,26 +294,43 @@ class Decoder(Module[[Tensor], Tensor]):
         """The state of each layer, as the module is traced now."""
         return [layer.state() for layer in self.layers]
 
-    def _hidden(self, input_ids: Tensor, location: Location, cache: list[Cache]) -> Tensor:
+    def _hidden(
+        self,
+        input_ids: Tensor,
+        location: Location,
+        cache: list[Cache],
+        source_length: Tensor | None = None,
+    ) -> Tensor:
         """The normalised hidden state ``[batch, seq, hidden]``."""
         x = scaled(self.embed(input_ids), self.config.embed_scale)
-        x = applied(self.embed_norm, applied(self.project_in, x))
+        x = applied(self.project_in, x)
         if self.config.position in POSITIONS:
             x = self.position(x, location[0])
-        return self._read(x, self._turned(input_ids, location[0]), location, cache)
+        x = applied(self.embed_norm, x)
+        keys = self.context if cache else input_ids.shape[1]
+        turns = self._turned(input_ids, location[0], keys)
+        return self._read(x, turns, location, cache, source_length)
 
     def _read(
-        self, x: Tensor, turns: Sequence[Turn], location: Location, cache: list[Cache]
+        self,
+        x: Tensor,
+        turns: Sequence[Turn],
+        location: Location,
+        cache: list[Cache],
+        source_length: Tensor | None = None,
     ) -> Tensor:
         """The normalised hidden state behind the vectors ``[batch, seq, hidden]`` of tokens."""
         for index, layer in enumerate(self.layers):
             kept = cache[index] if cache else None
-            own = (self.numbers[index].on(x.device),) if self.numbers else ()
-            x, _ = layer(x, turns[index], location, kept, *own)
+            numbers = self.numbers[index].on(x.device) if self.numbers else None
+            x, _ = layer(x, turns[index], location, kept, numbers, source_length)
         return applied(self.norm, x)
 
-    def _turned(self, input_ids: Tensor, position: Tensor) -> list[Turn]:
-        """The angles of each layer, and the factor of its queries."""
+    def _turned(self, input_ids: Tensor, position: Tensor, keys: DimLike) -> list[Turn]:
+        """The angles of each layer, the factor of its queries, and biases over so many keys."""
+        seq = input_ids.shape[1]
+        biases: list[Tensor | None] = [each(position, seq, keys) for each in self.relative]
+        biases = biases or [None]
         built = {
             is_local: rotary.angles(input_ids, position)
             for is_local, rotary in self.rotaries.items()
@@ -303,9 +344,10 @@ class Decoder(Module[[Tensor], Tensor]):
             (
                 built[config.is_local(layer)] if config.has_rope(layer) else None,
                 factor if config.has_temperature(layer) else None,
+                biases[min(layer, len(biases) - 1)],
             )
             if config.has_attention(layer)
-            else (None, None)
+            else (None, None, None)
             for layer in range(config.n_layers)
         ]
 

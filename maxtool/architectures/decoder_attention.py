@@ -9,7 +9,7 @@ from maxtool.architectures.linear_biases import EXTRA, biased, slopes
 from maxtool.architectures.mlp import scaled
 from maxtool.architectures.normalization import head_norm
 from maxtool.architectures.rotary_angles import Turn, rotated
-from maxtool.architectures.sliding_cache import attended_parts
+from maxtool.architectures.sliding_cache import Seen, attended_parts
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, Weight, ops
 from maxtool.nn import Linear, RMSNorm, parallel, tensor_parallel
@@ -87,16 +87,7 @@ class Attention(CachedModule):
         window = self.window if self.slides else None
         new = self.form.parts(key, value)
         seen = attended_parts(self.form, new, location, cache, window, chunked=self.chunked)
-        mixed = self.form.attention(
-            query,
-            seen.parts,
-            seen.location,
-            scale=self.scale,
-            window=self.window,
-            chunked=self.chunked,
-            softcap=self.softcap,
-            sinks=None if self.sinks is None else parallel.local(self.sinks, x.device),
-        )
+        mixed = self._mixed(query, seen, turn[2])
         if self.slopes is not None:
             mixed = mixed[..., : self.head_dim]
         width = int(query.shape[2]) * self.head_dim
@@ -104,6 +95,21 @@ class Attention(CachedModule):
         if self.gate is not None:
             joined = joined * ops.sigmoid(self.gate(x))
         return self.o(joined if self.norm is None else self.norm(joined)), seen.cache
+
+    def _mixed(self, query: Tensor, seen: Seen, biases: Tensor | None) -> Tensor:
+        """What heads ``[batch, seq, heads, head_dim]`` see; biases hide what stands behind them."""
+        if biases is not None:
+            return self.form.attention_to_all(query, seen.parts, biases, scale=self.scale)
+        return self.form.attention(
+            query,
+            seen.parts,
+            seen.location,
+            scale=self.scale,
+            window=self.window,
+            chunked=self.chunked,
+            softcap=self.softcap,
+            sinks=None if self.sinks is None else parallel.local(self.sinks, query.device),
+        )
 
     def _projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values by head, the former two normalised if that is asked for."""
@@ -118,7 +124,7 @@ class Attention(CachedModule):
         self, query: Tensor, key: Tensor, turn: Turn, location: Location
     ) -> tuple[Tensor, Tensor]:
         """Queries and keys as their positions change them."""
-        angles, factor = turn
+        angles, factor, _ = turn
         if angles is not None:
             query, key = (rotated(tensor, angles, location[0]) for tensor in (query, key))
         query, key = self._normed("turned", query, key)

@@ -25,8 +25,8 @@ POSITIVE = (
     " expert_groups expert_groups_used expert_scale swiglu_limit swiglu_alpha"
     " shared_expert_size expert_latent_size conv_taps state_heads state_key_heads state_key_dim"
     " state_value_dim source_positions embed_size expert_group_best latent_size query_latent_size"
-    " plain_dim value_dim attention_in_scale key_scale attention_out_scale mixer_in_scale"
-    " mixer_out_scale max_length step_rank"
+    " relative_buckets relative_distance plain_dim value_dim attention_in_scale key_scale"
+    " attention_out_scale mixer_in_scale mixer_out_scale max_length step_rank"
 )
 # Sizes of attention, which are needed where a layer has it.
 ATTENTION = ("n_heads", "n_kv_heads", "head_dim")
@@ -58,7 +58,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "mixer": ("convolution", "delta", "mamba", "selective"),
     "state_norm": ("gated", "before", "none"),
     "scan_norm": ("none", "plain", "rms"),
-    "position": ("rope", "learned", "sinusoidal", "alibi", "none"),
+    "position": ("rope", "learned", "sinusoidal", "alibi", "relative", "none"),
     "rope_scaling": ("none", "linear", "dynamic", "llama3", "yarn", "longrope"),
     "pooling": (*POOLINGS,),
 }
@@ -92,6 +92,9 @@ MIXERS["selective"] = ("conv_taps", "state_key_dim", "state_value_dim", "step_ra
 NORM_TYPES = {"": "norm", "qk_": "qk_norm_type"}
 
 PER_LAYER = ("rope_layers", "sliding_layers", "expert_layers", "attention_layers", "mlp_layers")
+# The forms of block that attend to a source, too.
+SOURCED = ("pre", "after")
+LEAST_BUCKETS = 4
 # How many multipliers there are of the parts of a state space, and of an MLP.
 MULTIPLIERS = {"state_scales": 5, "mlp_scales": 2}
 
@@ -209,8 +212,26 @@ def _biased(config: DecoderConfig) -> Iterator[str]:
 
 
 def _source(config: DecoderConfig) -> Iterator[str]:
-    if config.source_positions is not None and config.block != "pre":
-        yield f"source_positions with block {config.block!r}: an encoder goes with 'pre' alone"
+    if config.source_positions is not None and config.block not in SOURCED:
+        known = " or ".join(map(repr, SOURCED))
+        yield f"source_positions with block {config.block!r}: an encoder goes with {known} alone"
+    if config.source_varies and config.source_positions is None:
+        yield "source_varies needs source_positions"
+
+
+def _relative(config: DecoderConfig) -> Iterator[str]:
+    """Refuse buckets that are too few, and what biases of scores do not go with."""
+    if config.position != "relative":
+        return
+    count, farthest = config.relative_buckets, config.relative_distance
+    if count is None or farthest is None:
+        yield "position 'relative' needs relative_buckets and relative_distance"
+    elif count < LEAST_BUCKETS or farthest <= count // 2:
+        need = f"{LEAST_BUCKETS} buckets at least, and a distance beyond half of them"
+        yield f"relative_buckets {count} with relative_distance {farthest}: there must be {need}"
+    for name in ("attention_softcap", "attention_sinks", "sliding_window"):
+        if getattr(config, name):
+            yield f"{name} with relative positions"
 
 
 RULES: tuple[Rule, ...] = (
@@ -227,6 +248,7 @@ RULES: tuple[Rule, ...] = (
     _scans,
     _biased,
     _source,
+    _relative,
     *expert_checks.RULES,
     *latent_checks.RULES,
     xielu.check,
@@ -236,6 +258,7 @@ RULES: tuple[Rule, ...] = (
 # Values of options with which heads are not parts of a layer, and why.
 UNSPLIT: tuple[tuple[str, object, str], ...] = (
     ("position", "alibi", "each head has its own slope"),
+    ("position", "relative", "each head has its own biases"),
     ("qk_norm", "full", "the norm of queries and keys is over all heads"),
     ("qk_norm", "each_head", "each head has its own norm"),
     ("attention_sinks", True, "each head has its own sink"),

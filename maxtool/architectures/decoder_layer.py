@@ -15,7 +15,7 @@ from maxtool.architectures.decoder_attention import Attention
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.delta_net import DeltaNet
 from maxtool.architectures.latent_attention import LatentAttention
-from maxtool.architectures.layer_state import CachedModule, LayerState, Mixer, beside
+from maxtool.architectures.layer_state import LayerState, Mixer, beside
 from maxtool.architectures.mamba import Mamba
 from maxtool.architectures.mixture_of_experts import MixtureOfExperts
 from maxtool.architectures.mlp import MLPS, GatedMLP, PlainMLP, scaled
@@ -26,6 +26,7 @@ from maxtool.architectures.short_convolution import ShortConvolution
 from maxtool.architectures.xielu import Numbers
 from maxtool.dtype import DType
 from maxtool.graph import Tensor
+from maxtool.nn import Module
 
 # The norms of each form of block.
 NORMS: dict[str, tuple[str, ...]] = {
@@ -49,7 +50,12 @@ PARALLEL = ("parallel", "parallel_shared")
 Scaled: TypeAlias = tuple[str, float, float]
 
 
-class DecoderLayer(CachedModule):
+class DecoderLayer(
+    Module[
+        [Tensor, Turn, Location, Cache | None, Numbers | None, Tensor | None],
+        tuple[Tensor, Cache | None],
+    ]
+):
     """Attention and MLP, one after the other or side by side, each added to the residual stream.
 
     What stands in the place of attention, if anything does, has its norms, and so has what stands
@@ -113,21 +119,24 @@ class DecoderLayer(CachedModule):
         location: Location,
         cache: Cache | None,
         numbers: Numbers | None = None,
+        source_length: Tensor | None = None,
     ) -> tuple[Tensor, Cache | None]:
         """Map ``[batch, seq, hidden]`` to the same shape; returns the updated cache too.
 
-        ``numbers`` are those of an activation that has some for each layer.
+        ``numbers`` are those of an activation that has some for each layer; ``source_length`` is
+        how many positions the source has, where that may be fewer than all.
         """
         if self.block == "single":
             return self._single(x, turn, location, cache, numbers)
         if self.block == "after":
-            return self._normed_after(x, turn, location, cache, numbers)
+            return self._normed_after(x, turn, location, cache, numbers, source_length)
         first = _normed(self.attn_norm, x)
         own, source = self._apart(cache)
         mixed, own = self._mixed(first, turn, location, own)
         after = self._added(x, _normed(self.attn_post_norm, mixed))
         if self.cross is not None:
-            after = self._added(after, self.cross(_normed(self.cross_norm, after), source))
+            seen = self.cross(_normed(self.cross_norm, after), source, source_length)
+            after = self._added(after, seen)
         if self.block not in PARALLEL:
             second = _normed(self.mlp_norm, after)
         else:
@@ -188,11 +197,16 @@ class DecoderLayer(CachedModule):
         location: Location,
         cache: Cache | None,
         numbers: Numbers | None,
+        source_length: Tensor | None,
     ) -> tuple[Tensor, Cache | None]:
         """The layer with a norm behind each sum, as the first Transformer had them."""
-        mixed, cache = self._mixed(x, turn, location, cache)
+        own, source = self._apart(cache)
+        mixed, own = self._mixed(x, turn, location, own)
         x = _normed(self.attn_norm, self._added(x, mixed))
-        return _normed(self.mlp_norm, self._added(x, self._widened(x, numbers))), cache
+        if self.cross is not None:
+            seen = self.cross(x, source, source_length)
+            x = _normed(self.cross_norm, self._added(x, seen))
+        return _normed(self.mlp_norm, self._added(x, self._widened(x, numbers))), own
 
     def _added(self, x: Tensor, more: Tensor) -> Tensor:
         return x + scaled(more, self.residual_scale)

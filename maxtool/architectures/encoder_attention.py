@@ -20,6 +20,7 @@ class EncoderAttention(Module[[Tensor, Tensor | None, Angles | None], Tensor]):
         k_bias: Whether keys have them where the others do.
         o_bias: Whether the output has one.
         causal: Whether a token sees only those up to itself.
+        scale: What scores are multiplied by; ``head_dim ** -0.5`` when None.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class EncoderAttention(Module[[Tensor, Tensor | None, Angles | None], Tensor]):
         k_bias: bool = True,
         o_bias: bool = True,
         causal: bool = False,
+        scale: float | None = None,
     ) -> None:
         inner = heads * head_dim
         self.q = Linear(hidden, inner, dtype, has_bias=qkv_bias)
@@ -40,11 +42,15 @@ class EncoderAttention(Module[[Tensor, Tensor | None, Angles | None], Tensor]):
         self.v = Linear(hidden, inner, dtype, has_bias=qkv_bias)
         self.o = Linear(inner, hidden, dtype, has_bias=o_bias)
         self.heads, self.head_dim, self.causal = heads, head_dim, causal
+        self.scale = scale
 
     def forward(
         self, x: Tensor, mask: Tensor | None = None, angles: Angles | None = None
     ) -> Tensor:
-        """Map ``[batch, seq, hidden]`` to its shape; ``mask [batch, 1, 1, seq]`` hides padding."""
+        """Map ``[batch, seq, hidden]`` to its shape; ``mask [batch, 1, 1, seq]`` hides padding.
+
+        A mask of floats that broadcasts to ``[batch, heads, seq, seq]`` is added to scores.
+        """
         query, key, value = (self._heads(part(x)) for part in (self.q, self.k, self.v))
         if angles is not None:
             query, key = (ops.rope(one, *angles) for one in (query, key))
@@ -59,7 +65,9 @@ class EncoderAttention(Module[[Tensor, Tensor | None, Angles | None], Tensor]):
         """The output for ``[batch, seq, heads, head_dim]`` of each."""
         batch, seq = query.shape[:2]
         query, key, value = (tensor.permute([0, 2, 1, 3]) for tensor in (query, key, value))
-        found = ops.scaled_dot_product_attention(query, key, value, mask, causal=self.causal)
+        found = ops.scaled_dot_product_attention(
+            query, key, value, mask, causal=self.causal, scale=self.scale
+        )
         rows = found.permute([0, 2, 1, 3])
         return self.o(rows.reshape([batch, seq, self.heads * self.head_dim]))
 

@@ -10,7 +10,7 @@ from maxtool.architectures.cache_layout import CacheLayout
 from maxtool.architectures.decoder import Decoder
 from maxtool.architectures.entry import Entry, Limit, Table
 from maxtool.graph import Tensor, TensorType
-from maxtool.nn import Module
+from maxtool.nn import Embedding, Module
 
 ENCODE, OUTPUT = "encode", "last_hidden_state"
 PART = "decoder"
@@ -30,6 +30,8 @@ class EncoderDecoder(Module[[Tensor], Tensor]):
         inputs: The type of that input, by name.
         decoder: Of as many source positions as the encoder gives.
         facts: Sizes of the encoder, for the manifest.
+        shared: The embeddings of both parts, if they have the same.
+        tables: Those of the encoder.
     """
 
     def __init__(
@@ -38,9 +40,12 @@ class EncoderDecoder(Module[[Tensor], Tensor]):
         inputs: Mapping[str, TensorType],
         decoder: Decoder,
         facts: Mapping[str, object],
+        shared: Embedding | None = None,
+        tables: tuple[Table, ...] = (),
     ) -> None:
+        self.shared = shared
         self.encoder, self.decoder = encoder, decoder
-        self._inputs, self._facts = dict(inputs), dict(facts)
+        self._inputs, self._facts, self._tables = dict(inputs), dict(facts), tables
 
     def forward(self, source: Tensor, *cache: Tensor) -> Tensor:
         """The output of the encoder, whose keys and values are written into the cache."""
@@ -80,8 +85,13 @@ class EncoderDecoder(Module[[Tensor], Tensor]):
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The tables of the decoder."""
-        return tuple(replace(each, weight=f"{PART}.{each.weight}") for each in self.decoder.tables)
+        """The tables of both parts; those that are computed have no name of a part."""
+        own = self.decoder.raw_state_dict()
+        named = (
+            replace(each, weight=f"{PART}.{each.weight}") if each.weight in own else each
+            for each in self.decoder.tables
+        )
+        return (*self._tables, *named)
 
     def entries(self) -> tuple[Entry, ...]:
         """``encode``, and the steps of the decoder."""

@@ -114,7 +114,8 @@ class ImageTextDecoder(Decoder):
         seen = self.projector(self.vision(pixel_values)[0])
         places = ops.broadcast_to(Tensor([[0]], DType.int64, seen.device), [*seen.shape[:2]])
         with self._formed(replace(self.form, causal=False)):
-            self._read(seen, self._turned(places, location[0]), location, self._by_layer(cache))
+            turns = self._turned(places, location[0], self.context)
+            self._read(seen, turns, location, self._by_layer(cache))
         return seen
 
     def entries(self) -> tuple[Entry, ...]:

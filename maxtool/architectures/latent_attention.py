@@ -140,5 +140,5 @@ class LatentAttention(CachedModule):
 
 def _turned(x: Tensor, turn: Turn, location: Location) -> Tensor:
     """Heads as their positions change them."""
-    angles, _ = turn
+    angles, *_ = turn
     return x if angles is None else rotated(x, angles, location[0])

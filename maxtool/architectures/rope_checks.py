@@ -25,6 +25,7 @@ WORDS = {
     "learned": "learned positions",
     "sinusoidal": "sinusoidal positions",
     "alibi": "linear biases",
+    "relative": "relative positions",
 }
 # The least width of a vector of sines and cosines, of which the slowest is told by their number.
 LEAST = 4

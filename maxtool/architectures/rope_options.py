@@ -13,11 +13,15 @@ class RopeOptions(DecoderSizes):
 
     # ``rope``; ``learned``, a vector for each position, added to the embedding; ``sinusoidal``, one
     # of sines and cosines; ``alibi``, by which the score of a key grows with its position (Press et
-    # al. 2021); or ``none``.
+    # al. 2021); ``relative``, by which it depends on how far the key stands from the query, in
+    # buckets (T5); or ``none``.
     position: str = "rope"
     position_offset: int = 0  # vectors before that of the first position
     # The number of a sinusoidal vector that is zero instead, counted with those before the first.
     position_padding: int | None = None
+    relative_buckets: int | None = None  # relative positions: how many buckets
+    relative_distance: int | None = None  # and from which distance on all are in the last one
+    relative_each: bool = False  # whether each layer has biases of its own, not one for all
     # How many elements of a head are rotated, the first ones; None for all.
     rotary_dim: int | None = None
     rope_theta: float = 10000.0  # the base of the rotary frequencies
@@ -65,6 +69,13 @@ class RopeOptions(DecoderSizes):
     def original_context(self) -> int:
         """Positions before the rotary frequencies were scaled."""
         return self.rope_original_context or self.context_length
+
+    @property
+    def relative_tables(self) -> int:
+        """How many layers have biases of relative positions of their own."""
+        if self.position != "relative":
+            return 0
+        return self.n_layers if self.relative_each else 1
 
     def has_rope(self, layer: int) -> bool:
         """Return whether a layer has rotary positions."""

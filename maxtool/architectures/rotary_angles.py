@@ -21,9 +21,10 @@ from maxtool.graph import DerivedWeight, Tensor, ops
 Table: TypeAlias = np.ndarray[tuple[int, int], np.dtype[np.float32]]
 # Cosines and sines, [positions, dim / 2] each, and the row of the first token (int32 [1]).
 Angles: TypeAlias = tuple[Tensor, Tensor, Tensor]
-# What the position of a token does to its query and key: angles, None without rotary positions, and
-# what queries are multiplied by, if anything.
-Turn: TypeAlias = tuple[Angles | None, Tensor | None]
+# What the position of a token does to its query and key: angles, None without rotary positions,
+# what queries are multiplied by, if anything, and what is added to scores ``[1, heads, queries,
+# keys]``, if anything.
+Turn: TypeAlias = tuple[Angles | None, Tensor | None, Tensor | None]
 
 
 class RotaryTable:

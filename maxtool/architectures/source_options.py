@@ -13,3 +13,4 @@ class SourceOptions(DecoderSizes):
 
     # Positions of the source, to which each layer attends, too; None without an encoder.
     source_positions: int | None = None
+    source_varies: bool = False  # whether a source may have fewer positions than that

@@ -42,12 +42,13 @@ from maxtool.artifact.original_dual_encoder_model import OriginalDualEncoderMode
 from maxtool.artifact.original_image_model import OriginalImageModel
 from maxtool.artifact.original_image_text_model import OriginalImageTextModel
 from maxtool.artifact.original_model import OriginalModel
-from maxtool.artifact.original_speech_model import OriginalSpeechModel
+from maxtool.artifact.original_speech_model import OriginalSpeechModel, OriginalTextToTextModel
 from maxtool.artifact.planned import Planned, check_place, target_of
 from maxtool.artifact.quick_quantizing import quick_quantizing
 from maxtool.artifact.request import CacheType, Request
 from maxtool.artifact.speech_facts import speech_facts
 from maxtool.artifact.weights import packing_note
+from maxtool.artifact.writing_facts import writing_facts
 from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
@@ -61,7 +62,14 @@ from maxtool.recipe.naming import check_name, model_name
 from maxtool.recipe.recipe_files import RECIPE_SUFFIX, is_shipped
 from maxtool.recipe.schema import Tolerance
 from maxtool.runtime.loader.recorded_checks import Runner
-from maxtool.runtime.loader.specs import DUAL_ENCODER, IMAGE, LOOK, TRANSCRIBE
+from maxtool.runtime.loader.specs import (
+    DUAL_ENCODER,
+    ENCODE,
+    IMAGE,
+    LOOK,
+    TEXT_TO_TEXT,
+    TRANSCRIBE,
+)
 from maxtool.tokenizer import Tokenizer
 from maxtool.weights import Checkpoint, open_checkpoint
 from maxtool.weights.files_read import files_noted, named
@@ -71,7 +79,7 @@ from maxtool.weights.files_read import files_noted, named
 USUAL_CONTEXT = 1 << 17
 
 # What a model does by itself, by the entry that does it; others are called with arrays alone.
-TASKS = {"prefill": "generate", "embed": "embed"}
+TASKS = {ENCODE: TEXT_TO_TEXT, "prefill": "generate", "embed": "embed"}
 # The task of a model by what its entries take, where that is something else than text.
 IDS = "input_ids"
 TASKS_OF_INPUTS = {PIXELS: IMAGE, FEATURES: TRANSCRIBE}
@@ -81,6 +89,7 @@ ORIGINALS: Mapping[object, Callable[..., Runner]] = {
     IMAGE: OriginalImageModel,
     DUAL_ENCODER: OriginalDualEncoderModel,
     TRANSCRIBE: OriginalSpeechModel,
+    TEXT_TO_TEXT: OriginalTextToTextModel,
 }
 
 # The architecture of models that write texts unless something says how they make vectors.
@@ -236,11 +245,12 @@ def _prepared(request: Request, read: Mapping[Path, None]) -> Build:
     notes = [*checkpoint.notes, *planned.notes, *cut, *told, *remarked]
     seen, noted = image_facts(planned, module)
     heard, noted_of_speech = speech_facts(planned, module)
-    notes += [*noted, *noted_of_speech]
+    written, noted_of_writing = writing_facts(planned, task_of(graphs), tokenizer)
+    notes += [*noted, *noted_of_speech, *noted_of_writing]
     if tokenizer is None and task_of(graphs) != IMAGE:
         notes.append("the source has no tokenizer: the artifact takes token ids, not text")
     contents = _contents(request, planned, target, dtype, types, module, graphs, tokenizer)
-    read_with = dual_encoder_facts(planned, module, tokenizer)
+    read_with = {**dual_encoder_facts(planned, module, tokenizer), **written}
     facts = {**contents.facts, **embedding_facts(planned, graphs), **seen, **heard, **read_with}
     contents = replace(contents, facts=facts, sources=_sources(read, checkpoint))
     notes += packing_note(contents)

@@ -19,6 +19,7 @@ from maxtool.artifact.allowed_error import with_rounding
 from maxtool.artifact.check_calls import (
     CACHED,
     ILLUSTRATED,
+    behind_source,
     illustrated_calls,
     in_turn_calls,
     slotted_calls,
@@ -206,7 +207,7 @@ def _asked(contents: Contents, length: int, allowed: Tolerance) -> Iterator[Reco
         if (slots := contents.facts.get("batch")) is not None:
             calls = list(slotted_calls(calls, int(str(slots))))
         if (encode := functions.get(ENCODE)) is not None:
-            calls.insert(0, RecordedCall(ENCODE, draw(contents, encode, length)))
+            calls = [*behind_source(calls, RecordedCall(ENCODE, draw(contents, encode, length)))]
         yield RecordedCheck(" and ".join(CACHED), calls, "logits", NOTHING, allowed)
     if (look := functions.get(LOOK)) is not None:
         drawn = draw(contents, functions[CACHED[0]], ILLUSTRATED)["input_ids"]

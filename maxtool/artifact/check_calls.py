@@ -10,7 +10,7 @@ import numpy as np
 
 from maxtool.runtime.loader.image_entries import PIXELS
 from maxtool.runtime.loader.recorded_checks import RecordedCall
-from maxtool.runtime.loader.specs import LOOK
+from maxtool.runtime.loader.specs import LOOK, SOURCE_LENGTH
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -84,3 +84,11 @@ def _call(entry: str, rows: Sequence[tuple[int, Array, int]]) -> RecordedCall:
     slots, ids, starts = zip(*rows, strict=True)
     inputs = {"position": np.array(starts, np.int32), "slot": np.array(slots, np.int32)}
     return RecordedCall(entry, {"input_ids": np.stack(ids), **inputs})
+
+
+def behind_source(calls: Sequence[RecordedCall], encode: RecordedCall) -> Iterator[RecordedCall]:
+    """The same calls behind that of an encoder; where it reads tokens, each is told how many."""
+    yield encode
+    ids = encode.inputs.get("input_ids")
+    length = {} if ids is None else {SOURCE_LENGTH: np.array([ids.shape[1]], np.int32)}
+    yield from (RecordedCall(call.entry, {**call.inputs, **length}) for call in calls)

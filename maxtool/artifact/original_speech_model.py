@@ -1,9 +1,9 @@
-"""The original model of speech, run by transformers."""
+"""Original models of an encoder and a decoder, of speech and of texts, run by transformers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -20,9 +20,11 @@ SOURCE, CACHE = "encoder_outputs", "past_key_values"
 class OriginalSpeechModel:
     """The functions of an artifact, computed by transformers in float32 on the CPU."""
 
+    maker: ClassVar[str] = "AutoModelForSpeechSeq2Seq"
+
     def __init__(self, contents: Contents, checkpoint: Checkpoint) -> None:
         self._functions = {function.name: function for function in contents.functions}
-        self._model = load_model("AutoModelForSpeechSeq2Seq", checkpoint)
+        self._model = load_model(self.maker, checkpoint)
 
     def entry(self, name: str) -> NamedGraph:
         """A function by name."""
@@ -46,3 +48,9 @@ class OriginalSpeechModel:
         outputs = outputs_of(self._model, taken, **options)
         kept[CACHE] = outputs.past_key_values
         return {"logits": outputs.logits[:, -1].numpy()}
+
+
+class OriginalTextToTextModel(OriginalSpeechModel):
+    """The same of a model of texts."""
+
+    maker = "AutoModelForSeq2SeqLM"

@@ -42,7 +42,7 @@ no_repeat_ngram_size no_speech_threshold num_beams penalty_alpha repetition_pena
 
 def speech_facts(planned: Plan, module: object) -> tuple[Mapping[str, Any], list[str]]:
     """The facts ``audio`` and ``speech``, those there are; and what to tell."""
-    if not isinstance(module, EncoderDecoder):
+    if not isinstance(module, EncoderDecoder) or "n_mels" not in planned.config:
         return {}, []
     facts: dict[str, Any] = {}
     audio = audio_processor.read(planned.checkpoint.folder)

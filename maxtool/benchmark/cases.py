@@ -9,8 +9,19 @@ from dataclasses import dataclass, field, replace
 from maxtool.benchmark.work import EmbeddingWork, GenerationWork, Work, call_work
 from maxtool.errors import ModelMismatch, UsageError
 from maxtool.runtime.loader.manifest import Manifest
-from maxtool.runtime.loader.specs import EMBED, GENERATE, TRANSCRIBE, EntrySpec
+from maxtool.runtime.loader.specs import (
+    EMBED,
+    GENERATE,
+    TEXT_TO_TEXT,
+    TRANSCRIBE,
+    EntrySpec,
+)
 
+# What models of other tasks do, and what measures them instead.
+UNMEASURED: dict[str | None, tuple[str, str]] = {
+    TRANSCRIBE: ("writes down speech", "run --audio says how long a sound took"),
+    TEXT_TO_TEXT: ("writes a text behind another", "run --prompt says how fast it was"),
+}
 PREFILL, DECODE, CALL = "prefill", "decode", "call"
 # Tokens of a prompt, those made behind it, and those of each text, where none are asked for.
 PROMPT, TOKENS, TEXT = 512, 64, 128
@@ -77,9 +88,9 @@ def cases_of(manifest: Manifest, settings: Settings) -> list[Case]:
             hint="compile it without --target, or with --target cpu:NAME",
         )
     peak = _peak(manifest)
-    if manifest.task == TRANSCRIBE:
-        what = "the model writes down speech, which bench does not measure"
-        hint = "run --audio says how long a sound took"
+    if manifest.task in UNMEASURED:
+        does, hint = UNMEASURED[manifest.task]
+        what = f"the model {does}, which bench does not measure"
         raise ModelMismatch(what, file=manifest.folder, hint=hint)
     cases = TASKS.get(manifest.task, _calls)(manifest, settings)
     return [replace(case, peak=peak) for case in cases]

@@ -18,7 +18,6 @@ from .errors import RunError
 from .model import Model
 from .prompts import MAX_TOKENS, Completion, Prompt
 from .sampling import Sampling
-from .session import Session
 from .side_by_side import SideBySide
 
 
@@ -85,7 +84,7 @@ def _alone(model: Model, text: Begun) -> Completion:
     if isinstance(text, Completion):
         return text
     with text.keeping_errors():
-        for token in Session(model).generate(text.reply.ids, text.count, text.choose):
+        for token in model.session().generate(text.reply.ids, text.count, text.choose):
             text.push(token)
             if text.is_over:
                 break

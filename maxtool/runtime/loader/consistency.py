@@ -17,6 +17,7 @@ from .errors import BadInput
 from .image_entries import IMAGE_RULES
 from .image_tokens import IMAGE_TOKEN_RULES
 from .manifest_parser import ManifestParser
+from .rewriting_entries import REWRITING_RULES
 from .specs import (
     ALIGNMENT,
     BITS,
@@ -231,4 +232,5 @@ RULES: tuple[Rule, ...] = (
     *DUAL_ENCODER_RULES,
     *CLASS_RULES,
     *SPEECH_RULES,
+    *REWRITING_RULES,
 )

@@ -11,6 +11,7 @@ from .memory import Array
 from .model import Model
 from .prompts import Completion, Prompt
 from .reply import Reply
+from .specs import TEXT_TO_TEXT
 
 
 class Text:
@@ -32,7 +33,8 @@ class Text:
         constraint = None if prompt.grammar is None else prompt.grammar.constraint()
         self.choose = picker(prompt.sampling, constraint)
         given, stops = list(self.ids), prompt.stops
-        self.reply = Reply(model, given, stops=stops, alone=prompt.alone, constraint=constraint)
+        alone = prompt.alone or model.manifest.task == TEXT_TO_TEXT
+        self.reply = Reply(model, given, stops=stops, alone=alone, constraint=constraint)
         self.read = self.reused = 0
         self.is_over = self.count == 0
         self._ends, self._index, self._prompt = model.manifest.eos, index, prompt

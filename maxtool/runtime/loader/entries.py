@@ -11,8 +11,8 @@ from .inputs import bind
 from .manifest import Manifest
 from .memory import Array, named
 from .processor import Progress, State, TextMemory
-from .specs import ENCODE, EntrySpec
-from .text_entries import check_position, is_placed, spans_of
+from .specs import ENCODE, SOURCE_LENGTH, EntrySpec
+from .text_entries import check_position, ids_of, reads_source, spans_of
 
 if TYPE_CHECKING:
     from .split import SplitExecution
@@ -84,12 +84,17 @@ class EntryRunner:
         self, state: State, entry: EntrySpec, inputs: Mapping[str, Array]
     ) -> Sequence[Any]:
         """The parts of a state that a call is going to write from its position on."""
-        if not is_placed(entry):
-            state.take_source()
+        ids = ids_of(entry)
+        if reads_source(self.manifest, entry):
+            state.take_source(None if ids is None else int(inputs[ids.name].shape[1]))
             return state.parts
         if ENCODE in self.manifest.entries and not state.has_source:
             what = "the state holds no source that a text could follow"
             raise DoesNotFit(what, hint=f"run {ENCODE!r} on it first")
+        said = int(inputs[SOURCE_LENGTH][0]) if SOURCE_LENGTH in inputs else state.source_length
+        if said != state.source_length:
+            what = f"{SOURCE_LENGTH} is {said}, and the source has {state.source_length} tokens"
+            raise DoesNotFit(what)
         spans = spans_of(entry, inputs)
         for slot, first, _ in spans:
             if not state.holds_before(first, slot):

@@ -21,6 +21,7 @@ from .specs import (
     WeightSpec,
 )
 from .watched_files import Stamp, stamp
+from .writing_spec import WritingSpec, writing_spec
 from .wrong_path import TASKS, no_manifest, other_schema
 
 SCHEMA = "maxtool.artifact/3"
@@ -84,6 +85,7 @@ class ManifestParser:
         # How samples become spectrograms, and texts begin, of a model of speech.
         self.audio: dict[str, Any] | None = get(root, "audio", (dict, type(None)))
         self.speech: dict[str, Any] | None = get(root, "speech", (dict, type(None)))
+        self.writing = self._writing(get(root, "writing", (dict, type(None))))
         recorded = {self._file(name): item for name, item in get(root, "files", dict).items()}
         self.files = {path: get(item, "sha256", str) for path, item in recorded.items()}
         self.sizes = {path: self._get(item, "bytes", int) for path, item in recorded.items()}
@@ -247,6 +249,13 @@ class ManifestParser:
         if length is None:
             raise self._wrong("'length' is missing")
         return Filling(length, token, self._get(item, "is_hidden", bool))
+
+    def _writing(self, item: dict[str, Any] | None) -> WritingSpec | None:
+        """The tokens around a text that is written behind another; None where nothing says."""
+        try:
+            return None if item is None else writing_spec(item)
+        except ValueError as error:
+            raise self._wrong(f"of 'writing', {error}") from None
 
     def _read_tokenizer(self, item: dict[str, Any]) -> None:
         self.tokenizer_file = self._file(self._get(item, "file", str))

@@ -18,10 +18,11 @@ from .inputs import bind
 from .manifest import Manifest
 from .memory import Array
 from .processor import Progress
+from .prompts import MAX_TOKENS
 from .sampling import Sampling
 from .session import Session
 from .slots import Unread, inputs_of
-from .specs import GENERATE, TRANSCRIBE
+from .specs import GENERATE, TEXT_TO_TEXT, TRANSCRIBE
 from .tokens import check_text, encode, open_tokenizer, telling_failures, too_long
 from .wrong_path import another_task
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from .embedder import Text
     from .json_schema import Grammar, Grammars
     from .placed_images import PlacedImage
+    from .rewriting import Rewriter
     from .transcription import Transcriber
 
 
@@ -52,14 +54,18 @@ class Model(EntryRunner):
     def encode(self, text: str) -> list[int]:
         """Token ids of a text, with the beginning-of-text token where the model expects it.
 
+        A source, behind which another text is written, has all special tokens that its tokenizer
+        puts around a text.
+
         Raises:
             BadInput: If it holds half of a character, as undecodable bytes of a command line do, or
                 the tokenizer fails.
             TooLong: If it is so long that the context cannot hold it.
         """
         check_text(text, "the prompt")
-        ids = encode(self.tokenizer, text, self.manifest.context, "the prompt")
-        bos = self.manifest.bos
+        whole = self.manifest.task == TEXT_TO_TEXT  # with all that a source has around it
+        ids = encode(self.tokenizer, text, self.manifest.context, "the prompt", special=whole)
+        bos = None if whole else self.manifest.bos
         return ids if bos is None or ids[:1] == [bos] else [bos, *ids]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -119,7 +125,19 @@ class Model(EntryRunner):
         constraint = None if grammar is None else grammar.constraint()
         choose = picker(Sampling(**sampling), constraint)
         count = self.check_prompt(ids, max_tokens)
-        return until_complete(Session(self).generate(ids, count, choose, images), constraint)
+        if images:  # which sources have none of
+            tokens = Session(self).generate(ids, count, choose, images)
+        else:
+            tokens = self.session().generate(ids, count, choose)
+        return until_complete(tokens, constraint)
+
+    def session(self) -> Session | Rewriter:
+        """Return the memory of a text and of what is written behind it."""
+        if self.manifest.task != TEXT_TO_TEXT:
+            return Session(self)
+        from .rewriting import Rewriter
+
+        return Rewriter(self)
 
     def grammar(self, schema: Mapping[str, object]) -> Grammar:
         """The grammar of the JSON that follows a schema; the last ones are kept.
@@ -132,6 +150,8 @@ class Model(EntryRunner):
             DoesNotFit: If the model has no tokenizer.
             MachineLacks: If there is no llguidance.
         """
+        if self.manifest.task != GENERATE:
+            raise another_task(self.manifest.task)
         return self._grammars.grammar(schema)
 
     def knows_schema(self, schema: Mapping[str, object]) -> bool:
@@ -153,15 +173,20 @@ class Model(EntryRunner):
 
     def check_prompt(self, ids: Sequence[int], max_tokens: int) -> int:
         """Refuse what cannot be continued; how many tokens can be made, at most ``max_tokens``."""
-        if self.manifest.task != GENERATE:
+        if self.manifest.task not in (GENERATE, TEXT_TO_TEXT):
             raise another_task(self.manifest.task)
         if max_tokens < 0:
             raise BadUsage(f"max-tokens is {max_tokens}")
         if not len(ids):
             raise BadInput("the prompt is empty")
-        if self.room(len(ids)) < 1:
+        if len(ids) > (self.manifest.context or sys.maxsize):
             what = f"the prompt has {len(ids)} tokens"
             raise too_long(what, self.manifest.context)
+        if self.manifest.task == TEXT_TO_TEXT:
+            from .rewriting import check_source
+
+            check_source(self, ids)
+            return min(max_tokens, self.room(len(ids)))
         for name in ("prefill", "decode"):
             if "logits" not in {spec.name for spec in self.entry(name).outputs}:
                 raise DoesNotFit(f"{name} gives no logits: this is not a language model")
@@ -231,9 +256,19 @@ class Model(EntryRunner):
         return Transcriber(self, self.decode)
 
     def room(self, length: int) -> int:
-        """Tokens that can be generated behind ``length`` others: the last is not read again."""
+        """Tokens that can be generated behind ``length`` others: the last is not read again.
+
+        Behind a source a text begins anew, with a token of its own.
+        """
         context = self.manifest.context
-        return sys.maxsize if context is None else context - length + 1
+        behind = 1 if self.manifest.task == TEXT_TO_TEXT else length
+        return sys.maxsize if context is None else context - behind + 1
+
+    @property
+    def usual_tokens(self) -> int:
+        """Tokens that are made at most where no number is asked for."""
+        writing = self.manifest.writing
+        return MAX_TOKENS if writing is None or writing.most is None else writing.most
 
 
 def load(

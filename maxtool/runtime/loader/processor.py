@@ -37,6 +37,7 @@ class State:
         dims: The sizes of its named dimensions.
         lengths: The tokens that were written into each slot, or begun to be.
         has_source: Whether it holds what an encoder gave, where the model has one.
+        source_length: How many tokens that was of; None where it was of none.
         parts: What compiled code takes on each device: all its tensors there.
 
     Raises:
@@ -66,6 +67,7 @@ class State:
         self.specs, self.dims = specs, {name: dims[name] for name in named}
         self.lengths, self._kept, self._is_recurrent = [0] * slots, kept, is_recurrent
         self.has_source = False
+        self.source_length: int | None = None
         self._tensors = [
             (device, [device.zeros(spec.sizes(dims), spec.dtype) for spec in specs])
             for device in devices
@@ -106,13 +108,15 @@ class State:
             from_it, to_it = ((slot, *part[1:]) for slot in (source, target))
             array[to_it] = array[from_it]
 
-    def take_source(self) -> None:
-        """Note that a source is about to be written, behind which a text begins anew."""
+    def take_source(self, length: int | None) -> None:
+        """Note that a source of so many tokens is about to be written: a text begins anew."""
         self.has_source, self.lengths = True, [0] * len(self.lengths)
+        self.source_length = length
 
     def clear(self) -> None:
         """Make it zeros again."""
         self.has_source, self.lengths = False, [0] * len(self.lengths)
+        self.source_length = None
         for device, tensors in self._tensors:
             for tensor in tensors:
                 device.clear(tensor)

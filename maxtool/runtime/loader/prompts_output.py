@@ -16,8 +16,8 @@ from .model import Model
 from .opening import open_model
 from .options import TextOptions
 from .prompt_lines import LABEL, label_of, read_line
-from .prompts import MAX_TOKENS, Completion, Prompt
-from .specs import GENERATE
+from .prompts import Completion, Prompt
+from .specs import GENERATE, TEXT_TO_TEXT
 from .terminal import emit, note
 from .text_lines import lines_of
 from .text_output import grammar_of
@@ -33,7 +33,7 @@ def run_prompts(options: TextOptions, path: Path) -> None:
     """Continue the prompts of a file; raises ``RunError`` in the end if some could not be."""
     options.sampling.check()
     model = open_model(options)
-    if model.manifest.task != GENERATE:
+    if model.manifest.task not in (GENERATE, TEXT_TO_TEXT):
         raise another_task(model.manifest.task)
     longest = ESCAPE * most_bytes(model.manifest.context)
     lines = _Lines(model, lines_of(path, "the prompts", longest), _reader(options, model))
@@ -51,7 +51,9 @@ def run_prompts(options: TextOptions, path: Path) -> None:
 
 def _reader(options: TextOptions, model: Model) -> Read:
     """Return what makes of a line a prompt, and what is shown of it; with ``--chat`` a question."""
-    most = sys.maxsize if options.chat else MAX_TOKENS
+    if options.chat and model.manifest.task != GENERATE:
+        raise another_task(model.manifest.task)
+    most = sys.maxsize if options.chat else model.usual_tokens
     most = most if options.max_tokens is None else options.max_tokens
     stops, grammar = tuple(options.stop or ()), grammar_of(options, model)
     usual = Prompt("", most, options.sampling, stops, options.chat, grammar)

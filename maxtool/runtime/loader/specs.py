@@ -15,12 +15,15 @@ GENERATE, EMBED, IMAGE, TRANSCRIBE = "generate", "embed", "image", "transcribe"
 # The task of a model of images and texts, its entries beside ``EMBED``, which is for texts: the
 # vector of an image, and a logit for the vectors of an image and a text.
 DUAL_ENCODER, EMBED_IMAGE, SCORE = "dual_encoder", "embed_image", "score"
+TEXT_TO_TEXT = "text_to_text"  # it writes a text behind another, which an encoder reads
 # The entry of a model of images or texts that has classes; its other one is ``EMBED``.
 CLASSIFY = "classify"
 # The entry of a model with an encoder that writes what it gives into the state.
 ENCODE = "encode"
 # The entry of a model of texts that reads an image into the state.
 LOOK = "look"
+# The input that says how many positions of the source there are.
+SOURCE_LENGTH = "source_length"
 ALIGNMENT = 64
 # What follows the name of an entry in that of the function which calls its kernels one by one,
 # where the entry itself runs several at once.

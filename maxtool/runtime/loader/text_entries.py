@@ -8,19 +8,28 @@ from typing import NamedTuple, TypeAlias
 from .errors import DoesNotFit
 from .manifest_parser import ManifestParser
 from .memory import Array
-from .specs import DUAL_ENCODER, EMBED, ENCODE, GENERATE, LOOK, TRANSCRIBE, EntrySpec, InputSpec
+from .specs import (
+    DUAL_ENCODER,
+    EMBED,
+    ENCODE,
+    GENERATE,
+    LOOK,
+    TEXT_TO_TEXT,
+    TRANSCRIBE,
+    EntrySpec,
+    InputSpec,
+)
 
 Rule: TypeAlias = Callable[[ManifestParser], Iterator[str]]
 
 IDS = ("input_ids", "token")
+SOURCED = (TRANSCRIBE, TEXT_TO_TEXT)  # tasks of models with an encoder behind which texts begin
 SETTINGS = 5
 # Tasks of models that read texts, and of those that make vectors of them.
 EMBEDDING = (EMBED, DUAL_ENCODER)
-OF_TEXTS = (GENERATE, TRANSCRIBE, *EMBEDDING)
+OF_TEXTS = (GENERATE, *SOURCED, *EMBEDDING)
 PREFILL = "prefill"
 SLOT = "slot"
-# Entries with a state that other rules are for.
-ELSEWHERE = ((ENCODE, TRANSCRIBE), (LOOK, GENERATE))
 # What entries take whose state has slots: names, types, numbers of dimensions.
 SLOTTED = ("input_ids int64 2", "position int32 1", "slot int32 1")
 # Entries that draw tokens by themselves, and what they take and give: names, types, numbers of
@@ -34,9 +43,9 @@ def ids_of(entry: EntrySpec) -> InputSpec | None:
     return next((spec for spec in entry.inputs if spec.name in IDS), None)
 
 
-def is_placed(entry: EntrySpec) -> bool:
-    """Return whether an entry reads tokens of a text from a position on."""
-    return any(spec.name == "position" for spec in entry.inputs)
+def reads_source(manifest: ManifestParser, entry: EntrySpec) -> bool:
+    """Return whether an entry writes what an encoder gives into the state, and no text."""
+    return manifest.task in SOURCED and entry is manifest.entries.get(ENCODE)
 
 
 class Span(NamedTuple):
@@ -49,7 +58,7 @@ class Span(NamedTuple):
 
 def check_position(manifest: ManifestParser, entry: EntrySpec, inputs: Mapping[str, Array]) -> None:
     """Refuse positions outside the state, and two rows that would write into one slot."""
-    if not entry.state or manifest.context is None or not is_placed(entry):
+    if not entry.state or manifest.context is None or reads_source(manifest, entry):
         return
     spans = spans_of(entry, inputs)
     for span in spans:
@@ -76,7 +85,8 @@ def _stateful(manifest: ManifestParser) -> Iterator[str]:
     """An entry that writes the state says where, and how much: the position is checked."""
     named = {size for spec in manifest.state for size in spec.names}
     for name, entry in manifest.entries.items():
-        if not entry.state or (name, manifest.task) in ELSEWHERE:
+        is_elsewhere = reads_source(manifest, entry) or (name, manifest.task) == (LOOK, GENERATE)
+        if not entry.state or is_elsewhere:
             continue
         if manifest.batch > 1 or any(spec.name == SLOT for spec in entry.inputs):
             yield from _slotted(manifest, name, entry)

@@ -14,10 +14,10 @@ from .likelihood import LikelihoodSampler
 from .model import Model
 from .opening import open_model
 from .options import TextOptions
-from .prompts import MAX_TOKENS
 from .reply import Reply
 from .sampling import Choose
 from .session import Session
+from .specs import TEXT_TO_TEXT
 from .terminal import emit_json, emit_text, note
 from .token_lines import write_tokens
 from .tokens import most_bytes, too_long
@@ -33,16 +33,24 @@ def run_text(options: TextOptions) -> None:
     context = model.manifest.context
     prompt = options.prompt if options.file is None else read_text(options.file, context)
     ids, images = _read(options, model, prompt or "")
-    most = MAX_TOKENS if options.max_tokens is None else options.max_tokens
+    most = model.usual_tokens if options.max_tokens is None else options.max_tokens
     constraint = constraint_of(options, model)
     choose = picker_of(options, constraint)
-    tokens = Session(model).generate(ids, model.check_prompt(ids, most), choose, images)
-    reply = Reply(model, ids, tokens, stops=options.stop or (), constraint=constraint)
-    show(options, prompt or "")
+    count = model.check_prompt(ids, most)
+    if images:  # which sources have none of
+        tokens = Session(model).generate(ids, count, choose, images)
+    else:
+        tokens = model.session().generate(ids, count, choose)
+    # What is written behind a source does not go on where that ends.
+    alone = model.manifest.task == TEXT_TO_TEXT
+    before = "" if alone else prompt or ""
+    stops = options.stop or ()
+    reply = Reply(model, ids, tokens, stops=stops, alone=alone, constraint=constraint)
+    show(options, before)
     say(options, reply, choose, most)
     if options.json:
         content = described(reply, most)
-        emit_json("maxtool.generation/1", {**content, "text": (prompt or "") + reply.text})
+        emit_json("maxtool.generation/1", {**content, "text": before + reply.text})
     report(options, model, reply, most)
 
 

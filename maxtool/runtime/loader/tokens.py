@@ -47,11 +47,21 @@ def beginning(text: str, context: int | None, count: Callable[[str], int]) -> st
     return text
 
 
-def encode(tokenizer: Any, text: str, context: int | None, what: str) -> list[int]:  # noqa: ANN401
-    """Token ids of a text, refused where it is too long; messages call it ``what``."""
+def encode(
+    tokenizer: Any,  # noqa: ANN401
+    text: str,
+    context: int | None,
+    what: str,
+    *,
+    special: bool = False,
+) -> list[int]:
+    """Token ids of a text, refused where it is too long; messages call it ``what``.
+
+    ``special`` is whether the tokens are there that the tokenizer puts around a text.
+    """
     check_length(text, context, what)
     check_tokens(tokenizer, text, context, what)
-    return encoded(tokenizer, text)
+    return encoded(tokenizer, text, special=special)
 
 
 def check_tokens(tokenizer: Any, text: str, context: int | None, what: str) -> None:  # noqa: ANN401
@@ -61,10 +71,10 @@ def check_tokens(tokenizer: Any, text: str, context: int | None, what: str) -> N
         raise too_long(f"{what} has more than {len(encoded(tokenizer, used))} tokens", context)
 
 
-def encoded(tokenizer: Any, text: str) -> list[int]:  # noqa: ANN401
-    """Token ids of a text, without special tokens around it."""
+def encoded(tokenizer: Any, text: str, *, special: bool = False) -> list[int]:  # noqa: ANN401
+    """Token ids of a text, without special tokens around it unless ``special``."""
     with telling_failures():
-        ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+        ids: list[int] = tokenizer.encode(text, add_special_tokens=special).ids
         return ids
 
 

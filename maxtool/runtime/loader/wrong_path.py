@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .errors import BadInput, DoesNotFit
-from .specs import DUAL_ENCODER, EMBED, GENERATE, IMAGE, TRANSCRIBE
+from .specs import DUAL_ENCODER, EMBED, GENERATE, IMAGE, TEXT_TO_TEXT, TRANSCRIBE
 
 # How files of checkpoints end, and what they are called in a folder.
 SUFFIXES = (".safetensors", ".gguf", ".onnx", ".pt", ".pth")
@@ -33,6 +33,10 @@ TASKS = {
     TRANSCRIBE: (
         "this model takes sounds, and writes what is said in them",
         "maxtool run, or its own run.py, with --audio transcribes the speech in a file",
+    ),
+    TEXT_TO_TEXT: (
+        "this model reads a text and writes another, and does not continue texts",
+        "maxtool run, or its own run.py, with --prompt writes the text for a source",
     ),
     None: (
         "this model takes arrays, and no text",

@@ -1,0 +1,116 @@
+"""Facts for the manifest of a model that writes a text behind another: the tokens around it.
+
+They are those of ``generation_config.json``, or of ``config.json`` where there is no such file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from maxtool.errors import ConfigurationError
+from maxtool.recipe import Plan
+from maxtool.runtime.loader.specs import TEXT_TO_TEXT
+from maxtool.runtime.loader.writing_spec import WritingSpec, writing_spec
+from maxtool.tokenizer import Tokenizer
+from maxtool.weights.jsonfile import read_object
+
+GENERATION = "generation_config.json"
+MOST = 1 << 20  # bytes of that file
+# What the manifest calls tokens and numbers, and the keys.
+TOLD = {
+    "start": "decoder_start_token_id",
+    "ends": "eos_token_id",
+    "forced_first": "forced_bos_token_id",
+    "forced_last": "forced_eos_token_id",
+    "suppressed": "suppress_tokens",
+    "suppressed_first": "begin_suppress_tokens",
+    "no_repeat": "no_repeat_ngram_size",
+    "least": "min_length",
+    "most": "max_length",
+}
+LISTS = ("ends", "forced_last", "suppressed", "suppressed_first")
+# Numbers that mean nothing where they are 0.
+COUNTS = ("no_repeat", "least", "most")
+INSTEAD, ASKED = "bos_token_id", "max_new_tokens"
+# Ways of writing that are not offered, which a file may ask for.
+NOT_DONE = """
+bad_words_ids constraints do_sample encoder_no_repeat_ngram_size encoder_repetition_penalty
+exponential_decay_length_penalty force_words_ids min_new_tokens num_beam_groups num_beams
+penalty_alpha repetition_penalty sequence_bias
+"""
+
+
+def writing_facts(
+    planned: Plan, task: str | None, tokenizer: Tokenizer | None
+) -> tuple[Mapping[str, Any], list[str]]:
+    """The fact ``writing``, if texts can be begun, and what to tell."""
+    if task != TEXT_TO_TEXT:
+        return {}, []
+    said, file = _said(planned)
+    found = _renamed(said)
+    if file.name == GENERATION:
+        usual = {"start": said.get(INSTEAD)}
+    else:
+        last = planned.config["last_token"]
+        usual = {"forced_last": [] if last is None else [last]}
+    usual = {"start": planned.config["start_token"]} | _there(usual)
+    found |= {name: value for name, value in usual.items() if not found[name] and found[name] != 0}
+    if not found["ends"] and tokenizer is not None:
+        found["ends"] = [*tokenizer.eos_token_ids]
+    if found["start"] is None:
+        what = f"neither {GENERATION} nor the configuration says what token texts begin with"
+        return {}, [f"{what}: the artifact takes arrays, not text"]
+    spec = _checked(found, file, planned.config["vocab_size"])
+    told = {name: value for name, value in asdict(spec).items() if value not in (None, ())}
+    return {"writing": told}, [*_not_done(said, file)]
+
+
+def _there(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _said(planned: Plan) -> tuple[Mapping[str, Any], Path]:
+    """What is said of generation, and the file that says so."""
+    file = planned.checkpoint.folder / GENERATION
+    if planned.checkpoint.config is None:  # GGUF has nothing of it but the first token
+        return {}, planned.checkpoint.path
+    if file.is_file():
+        return read_object(file, most=MOST), file
+    config = planned.checkpoint.config
+    return config, planned.checkpoint.config_file or planned.checkpoint.path
+
+
+def _renamed(said: Mapping[str, Any]) -> dict[str, Any]:
+    """The tokens by the manifest's names."""
+    found = {name: said.get(key) for name, key in TOLD.items()}
+    for name in LISTS:
+        value = found[name]
+        found[name] = value if isinstance(value, list) else [] if value is None else [value]
+    found |= {name: None for name in COUNTS if found[name] == 0}
+    most = found["most"]
+    if type(most) is int:  # the token before all is counted
+        found["most"] = max(1, most - 1)
+    return found | ({"most": said[ASKED]} if said.get(ASKED) is not None else {})
+
+
+def _checked(found: Mapping[str, Any], file: Path, size: int) -> WritingSpec:
+    """The tokens, each of which is one of the model's ``size``."""
+    try:
+        spec = writing_spec(found)
+        if (most := max(spec.tokens)) >= size:
+            raise ValueError(f"token {most}, of {size}")
+    except ValueError as error:
+        what = f"the tokens around what is written are malformed: {error}"
+        raise ConfigurationError(what, file=file) from None
+    return spec
+
+
+def _not_done(said: Mapping[str, Any], file: Path) -> Iterator[str]:
+    """Yield a line for each way of writing that the file asks for, and is not offered."""
+    for key in NOT_DONE.split():
+        if said.get(key) not in (None, False, 1, 1.0, 0):
+            yield f"{key} = {said[key]!r:.40} of {file.name} is not done"
