@@ -17,7 +17,7 @@ from maxtool.architectures.layer_state import LayerState
 from maxtool.architectures.mlp import scaled
 from maxtool.architectures.normalization import applied, stream_norm
 from maxtool.architectures.position_vectors import POSITIONS
-from maxtool.architectures.relative_positions import RelativeBias
+from maxtool.architectures.relative_positions import RelativeBias, RelativePositions
 from maxtool.architectures.rope_scaling import BY_LENGTH
 from maxtool.architectures.rotary_angles import Turn, make_rotaries
 from maxtool.architectures.sliding_cache import count_of
@@ -65,9 +65,9 @@ class Decoder(Module[[Tensor], Tensor]):
         if config.position in POSITIONS:
             self.position = POSITIONS[config.position](config, self.context, dtype)
         self.relative = ModuleList(
-            RelativeBias(f"relative.{layer}", self.context, config, causal=True)
-            for layer in range(config.relative_tables)
+            RelativeBias(config) for _ in range(config.relative_tables)
         )
+        self.distances = RelativePositions("relative", self.context, config, causal=True)
         self.layers = ModuleList(
             DecoderLayer(config, index, dtype, form, self.context)
             for index in range(config.n_layers)
@@ -211,7 +211,7 @@ class Decoder(Module[[Tensor], Tensor]):
         angles = [one for rotary in self.rotaries.values() for one in rotary.by_position]
         learned = Table("position.weight", "context", self.config.position_offset)
         tables = (learned, *(Table(name, "context") for name in angles))
-        tables += tuple(relative.table for relative in self.relative)
+        tables += (self.distances.table,)
         return (Table("embed.weight", "input_ids"), *tables)
 
     def entries(self) -> tuple[Entry, ...]:
@@ -328,9 +328,10 @@ class Decoder(Module[[Tensor], Tensor]):
 
     def _turned(self, input_ids: Tensor, position: Tensor, keys: DimLike) -> list[Turn]:
         """The angles of each layer, the factor of its queries, and biases over so many keys."""
-        seq = input_ids.shape[1]
-        biases: list[Tensor | None] = [each(position, seq, keys) for each in self.relative]
-        biases = biases or [None]
+        biases: list[Tensor | None] = [None]
+        if self.relative:
+            far = self.distances.of(position, input_ids.shape[1], keys)
+            biases = [relative(far) for relative in self.relative]
         built = {
             is_local: rotary.angles(input_ids, position)
             for is_local, rotary in self.rotaries.items()

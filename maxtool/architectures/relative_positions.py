@@ -18,6 +18,8 @@ from maxtool.graph import DerivedWeight, DimLike, Tensor, Weight, ops
 from maxtool.nn import Module
 
 Array: TypeAlias = np.ndarray[Any, Any]
+# The bucket of each query and key, int32 ``[queries, keys]``, and which keys are hidden, if any.
+Relative: TypeAlias = tuple[Tensor, Tensor | None]
 
 
 def buckets_of(distances: Array, count: int, farthest: int, *, causal: bool) -> Array:
@@ -45,45 +47,59 @@ def buckets_of(distances: Array, count: int, farthest: int, *, causal: bool) -> 
     return found.astype(np.int32)
 
 
-class RelativeBias(Module[[Tensor, DimLike, DimLike], Tensor]):
-    """A learned number for each head and bucket, which is added to scores.
+class RelativePositions:
+    """Buckets of the distances between the tokens of a text; derived, as angles are.
 
     Args:
-        name: That of its table.
+        name: That of the table.
         positions: The most that queries and keys stand at.
-        options: How many heads and buckets there are, and how far apart the last bucket begins.
+        options: How many buckets there are, and how far apart the last one begins.
         causal: Whether keys behind a query are hidden from it.
-
-    Attributes:
-        weight: ``[buckets, heads]``, float32.
     """
 
     def __init__(self, name: str, positions: int, options: RopeOptions, *, causal: bool) -> None:
-        heads = options.n_heads
         count, farthest = options.relative_buckets or 1, options.relative_distance or 1
-        self.weight = Weight("weight", DType.float32, (count, heads))
         self.buckets = DerivedWeight(
             f"{name}.buckets",
             DType.int32,
             (2 * positions - 1,),
             lambda: buckets_of(np.arange(1 - positions, positions), count, farthest, causal=causal),
         )
-        self.heads, self.positions, self.causal = heads, positions, causal
+        self.positions, self.causal = positions, causal
 
     @property
     def table(self) -> Table:
         """The table of buckets, which the positions of a text are rows of."""
         return Table(self.buckets.name, "context", self.positions - 1)
 
-    def forward(self, first: Tensor, queries: DimLike, keys: DimLike) -> Tensor:
-        """The biases ``[1, heads, queries, keys]``; queries begin at ``first``, int32 ``[1]``."""
+    def of(self, first: Tensor, queries: DimLike, keys: DimLike) -> Relative:
+        """The buckets of so many queries and keys; queries begin at ``first``, int32 ``[1]``."""
         device = first.device
         rows = first + ops.range(0, queries, dtype=DType.int32, device=device)
         columns = ops.range(0, keys, dtype=DType.int32, device=device)
         distances = columns.reshape([1, keys]) - rows.reshape([queries, 1])
-        buckets = ops.gather(self.buckets.on(device), distances + (self.positions - 1), 0)
+        table = self.buckets.on(device)
+        buckets = ops.gather(table, distances + (self.positions - 1), 0)
+        return buckets, ops.greater(distances, 0) if self.causal else None
+
+
+class RelativeBias(Module[[Relative], Tensor]):
+    """A learned number for each bucket and head, which is added to scores.
+
+    Attributes:
+        weight: ``[buckets, heads]``, float32.
+    """
+
+    def __init__(self, options: RopeOptions) -> None:
+        self.heads = options.n_heads
+        self.weight = Weight("weight", DType.float32, (options.relative_buckets or 1, self.heads))
+
+    def forward(self, relative: Relative) -> Tensor:
+        """The biases ``[1, heads, queries, keys]``."""
+        buckets, hidden = relative
         biases = ops.gather(self.weight, buckets, 0).permute([2, 0, 1])
-        if self.causal:
-            hidden = ops.greater(distances, 0)
-            biases = ops.where(hidden, Tensor(-np.inf, DType.float32, device), biases)
-        return biases.reshape([1, self.heads, queries, keys])
+        if hidden is not None:
+            nothing = Tensor(-np.inf, DType.float32, biases.device)
+            biases = ops.where(hidden, nothing, biases)
+        return biases.reshape([1, self.heads, *buckets.shape])
+

@@ -23,7 +23,7 @@ MOST_LAYERS = 10_000
 # Options that both parts have, by the names of a decoder's.
 SHARED = """
 vocab_size hidden_size context_length norm_eps norm block position position_offset embed_norm
-embed_scale final_norm mlp hidden_act attention_scale logits_scale lm_head_bias tie_word_embeddings
+embed_scale final_norm mlp hidden_act attention_scale lm_head_bias tie_word_embeddings
 relative_buckets relative_distance relative_each
 """
 
@@ -57,7 +57,7 @@ class Seq2SeqConfig:
     hidden_act: str = "gelu"
     biases: bool = True  # whether all projections have biases, and layer norms
     attention_scale: float | None = None
-    logits_scale: float = 1.0
+    scaled_head: bool = False  # whether what the head reads is multiplied by ``hidden_size ** -0.5``
     lm_head_bias: bool = False
     tie_word_embeddings: bool = True
     shared_embeddings: bool = True  # whether both parts have the same embeddings
@@ -90,6 +90,7 @@ class Seq2SeqConfig:
             mlp_bias=biases,
             source_positions=self.context_length,
             source_varies=True,
+            logits_scale=self.hidden_size**-0.5 if self.scaled_head else 1.0,
         )
 
     @property

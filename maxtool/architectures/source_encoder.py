@@ -8,7 +8,7 @@ from maxtool.architectures.entry import Table
 from maxtool.architectures.mlp import MLPS, scaled
 from maxtool.architectures.normalization import applied, stream_norm
 from maxtool.architectures.position_vectors import POSITIONS
-from maxtool.architectures.relative_positions import RelativeBias
+from maxtool.architectures.relative_positions import RelativeBias, RelativePositions
 from maxtool.dtype import DType
 from maxtool.graph import Tensor
 from maxtool.nn import Embedding, Module, ModuleList
@@ -58,16 +58,16 @@ class SourceEncoder(Module[[Tensor], Tensor]):
         self.position = None if learned is None else learned(config, context, dtype)
         self.embed_norm = stream_norm(config) if config.embed_norm else None
         self.relative = ModuleList(
-            RelativeBias(f"encoder.relative.{layer}", context, config, causal=False)
-            for layer in range(config.relative_tables)
+            RelativeBias(config) for _ in range(config.relative_tables)
         )
+        self.distances = RelativePositions("encoder.relative", context, config, causal=False)
         self.layers = ModuleList(SourceLayer(config, dtype) for _ in range(config.n_layers))
         self.norm = stream_norm(config) if config.final_norm else None
 
     @property
     def tables(self) -> tuple[Table, ...]:
         """The buckets of relative positions."""
-        return tuple(relative.table for relative in self.relative)
+        return (self.distances.table,)
 
     def forward(self, input_ids: Tensor) -> Tensor:
         """Map tokens ``[batch, seq]`` to ``[batch, seq, hidden]``."""
@@ -76,7 +76,10 @@ class SourceEncoder(Module[[Tensor], Tensor]):
         if self.position is not None:
             x = self.position(x, first)
         x = applied(self.embed_norm, x)
-        biases = [relative(first, length, length) for relative in self.relative]
+        biases: list[Tensor | None] = [None]
+        if self.relative:
+            far = self.distances.of(first, length, length)
+            biases = [relative(far) for relative in self.relative]
         for index, layer in enumerate(self.layers):
-            x = layer(x, biases[min(index, len(biases) - 1)] if biases else None)
+            x = layer(x, biases[min(index, len(biases) - 1)])
         return applied(self.norm, x)

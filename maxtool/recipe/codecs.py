@@ -24,6 +24,7 @@ from maxtool.recipe.mixer_codecs import MIXER_CODECS
 from maxtool.recipe.rope_codecs import ROPE_CODECS
 from maxtool.recipe.schema import Spelling
 from maxtool.recipe.state_codecs import STATE_CODECS
+from maxtool.recipe.t5_codecs import T5_CODECS
 from maxtool.recipe.vision_codecs import VISION_CODECS
 
 CODECS: Mapping[str, Codec] = {
@@ -36,6 +37,7 @@ CODECS: Mapping[str, Codec] = {
     **CHUNK_CODECS,
     **EXPERT_CODECS,
     **ROPE_CODECS,
+    **T5_CODECS,
     **VISION_CODECS,
 }
 

@@ -1,0 +1,85 @@
+"""Codecs of T5, which says its activation and its gate in one word: ``gated-gelu``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from maxtool.recipe.codec_type import Codec, Raws, Unspellable
+from maxtool.recipe.expressions import Undefined, Values
+from maxtool.recipe.keys import short
+
+GATED = "gated"
+# What transformers calls activations, and what they are called here.
+NAMES = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "silu": "silu",
+    "swish": "silu",
+    "quick_gelu": "quick_gelu",
+}
+SPELLED = {name: key for key, name in reversed(NAMES.items())} | {"gelu_tanh": "gelu_new"}
+
+
+def _parts(said: Any) -> list[str]:  # noqa: ANN401
+    """The word's parts: an activation, perhaps behind what says that there is a gate."""
+    parts = said.split("-") if isinstance(said, str) else []
+    if not parts or len(parts) > 2 or (len(parts) == 2 and parts[0] != GATED):
+        raise Undefined(f"{short(said)} is not an activation, nor {GATED}- and one")
+    return parts
+
+
+def _read_activation(raws: Raws, _: Values) -> Any:  # noqa: ANN401
+    own, said = raws
+    parts = _parts(said)
+    name = "gelu_new" if said == f"{GATED}-gelu" else parts[-1]
+    return NAMES.get(name if own is None else own, name if own is None else own)
+
+
+def _write_activation(value: str, values: Values) -> Raws:
+    if value not in SPELLED:
+        raise Unspellable
+    spelled = SPELLED[value]
+    if values["mlp"] != GATED:
+        return None, spelled
+    if value == "gelu":  # the word for it means another one
+        return spelled, f"{GATED}-{spelled}"
+    return None, f"{GATED}-gelu" if value == "gelu_tanh" else f"{GATED}-{spelled}"
+
+
+def _read_gate(raws: Raws, _: Values) -> Any:  # noqa: ANN401
+    own, said = raws
+    has_gate = _parts(said)[0] == GATED if own is None else own
+    return GATED if has_gate else "plain"
+
+
+def _read_scale(raws: Raws, _: Values) -> Any:  # noqa: ANN401
+    own, tied = raws
+    return tied is not False if own is None else own
+
+
+T5_CODECS: Mapping[str, Codec] = {
+    "t5_activation": Codec(
+        read=_read_activation,
+        write=_write_activation,
+        types=("str",),
+        keys=("any", "str"),
+        writes_with=("mlp",),
+    ),
+    "t5_gate": Codec(
+        read=_read_gate,
+        write=lambda _value, _values: (None, None),  # the activation's word says it, too
+        types=("str",),
+        keys=("bool", "str"),
+    ),
+    "scaled_heads": Codec(
+        read=_read_scale,
+        write=lambda value, _: (None, value),
+        types=("bool",),
+        keys=("bool", "any"),
+    ),
+}
