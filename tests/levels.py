@@ -20,6 +20,7 @@ OF_NO_TEXT = {
     "image_encoder": "artifact/test_image_encoders.py::test_check_passes",
     "resnet": "artifact/test_convnets.py::test_check_passes",
     "dual_encoder": "artifact/test_dual_encoder.py::test_check_passes",
+    "seq2seq": "artifact/test_seq2seq.py::test_check_passes",
     "speech": "artifact/test_speech.py::test_check_passes",
 }
 ENCODERS = "artifact/test_encoders.py::test_check_passes"

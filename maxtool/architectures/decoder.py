@@ -64,9 +64,7 @@ class Decoder(Module[[Tensor], Tensor]):
         self.project_in = Linear(width, hidden, dtype) if has_own else None
         if config.position in POSITIONS:
             self.position = POSITIONS[config.position](config, self.context, dtype)
-        self.relative = ModuleList(
-            RelativeBias(config) for _ in range(config.relative_tables)
-        )
+        self.relative = ModuleList(RelativeBias(config) for _ in range(config.relative_tables))
         self.distances = RelativePositions("relative", self.context, config, causal=True)
         self.layers = ModuleList(
             DecoderLayer(config, index, dtype, form, self.context)

@@ -97,7 +97,7 @@ class Attention(CachedModule):
         return self.o(joined if self.norm is None else self.norm(joined)), seen.cache
 
     def _mixed(self, query: Tensor, seen: Seen, biases: Tensor | None) -> Tensor:
-        """What heads ``[batch, seq, heads, head_dim]`` see; biases hide what stands behind them."""
+        """Attention of queries ``[batch, seq, heads, head_dim]``; biases hide later keys."""
         if biases is not None:
             return self.form.attention_to_all(query, seen.parts, biases, scale=self.scale)
         return self.form.attention(

@@ -102,4 +102,3 @@ class RelativeBias(Module[[Relative], Tensor]):
             nothing = Tensor(-np.inf, DType.float32, biases.device)
             biases = ops.where(hidden, nothing, biases)
         return biases.reshape([1, self.heads, *buckets.shape])
-

@@ -72,7 +72,7 @@ class RopeOptions(DecoderSizes):
 
     @property
     def relative_tables(self) -> int:
-        """How many layers have biases of relative positions of their own."""
+        """The number of layers that have biases of relative positions of their own."""
         if self.position != "relative":
             return 0
         return self.n_layers if self.relative_each else 1

@@ -57,7 +57,9 @@ class Seq2SeqConfig:
     hidden_act: str = "gelu"
     biases: bool = True  # whether all projections have biases, and layer norms
     attention_scale: float | None = None
-    scaled_head: bool = False  # whether what the head reads is multiplied by ``hidden_size ** -0.5``
+    scaled_head: bool = (
+        False  # whether what the head reads is multiplied by ``hidden_size ** -0.5``
+    )
     lm_head_bias: bool = False
     tie_word_embeddings: bool = True
     shared_embeddings: bool = True  # whether both parts have the same embeddings

@@ -57,9 +57,7 @@ class SourceEncoder(Module[[Tensor], Tensor]):
         learned = POSITIONS.get(config.position)
         self.position = None if learned is None else learned(config, context, dtype)
         self.embed_norm = stream_norm(config) if config.embed_norm else None
-        self.relative = ModuleList(
-            RelativeBias(config) for _ in range(config.relative_tables)
-        )
+        self.relative = ModuleList(RelativeBias(config) for _ in range(config.relative_tables))
         self.distances = RelativePositions("encoder.relative", context, config, causal=False)
         self.layers = ModuleList(SourceLayer(config, dtype) for _ in range(config.n_layers))
         self.norm = stream_norm(config) if config.final_norm else None

@@ -74,7 +74,7 @@ def _there(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _said(planned: Plan) -> tuple[Mapping[str, Any], Path]:
-    """What is said of generation, and the file that says so."""
+    """The keys that say how texts are written, and their file."""
     file = planned.checkpoint.folder / GENERATION
     if planned.checkpoint.config is None:  # GGUF has nothing of it but the first token
         return {}, planned.checkpoint.path

@@ -9,7 +9,7 @@ from maxtool.recipe.codec_type import Codec, Raws, Unspellable
 from maxtool.recipe.expressions import Undefined, Values
 from maxtool.recipe.keys import short
 
-GATED = "gated"
+GATED, PLAIN = "gated", "plain"
 # What transformers calls activations, and what they are called here.
 NAMES = {
     "relu": "relu",
@@ -43,18 +43,27 @@ def _read_activation(raws: Raws, _: Values) -> Any:  # noqa: ANN401
 def _write_activation(value: str, values: Values) -> Raws:
     if value not in SPELLED:
         raise Unspellable
-    spelled = SPELLED[value]
-    if values["mlp"] != GATED:
-        return None, spelled
-    if value == "gelu":  # the word for it means another one
-        return spelled, f"{GATED}-{spelled}"
-    return None, f"{GATED}-gelu" if value == "gelu_tanh" else f"{GATED}-{spelled}"
+    is_other = (value, values["mlp"]) == ("gelu", GATED)  # the word for it means another one
+    return SPELLED[value] if is_other else None, _word(value, values["mlp"])
 
 
 def _read_gate(raws: Raws, _: Values) -> Any:  # noqa: ANN401
     own, said = raws
     has_gate = _parts(said)[0] == GATED if own is None else own
-    return GATED if has_gate else "plain"
+    return GATED if has_gate else PLAIN
+
+
+def _write_gate(value: str, values: Values) -> Raws:
+    if value not in (GATED, PLAIN) or values["hidden_act"] not in SPELLED:
+        raise Unspellable
+    return None, _word(values["hidden_act"], value)
+
+
+def _word(activation: str, mlp: str) -> str:
+    """The word for an activation and a gate, if there is one."""
+    if mlp != GATED:
+        return SPELLED[activation]
+    return f"{GATED}-{'gelu' if activation == 'gelu_tanh' else SPELLED[activation]}"
 
 
 def _read_scale(raws: Raws, _: Values) -> Any:  # noqa: ANN401
@@ -72,9 +81,10 @@ T5_CODECS: Mapping[str, Codec] = {
     ),
     "t5_gate": Codec(
         read=_read_gate,
-        write=lambda _value, _values: (None, None),  # the activation's word says it, too
+        write=_write_gate,
         types=("str",),
         keys=("bool", "str"),
+        writes_with=("hidden_act",),
     ),
     "scaled_heads": Codec(
         read=_read_scale,

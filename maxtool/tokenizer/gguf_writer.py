@@ -44,9 +44,11 @@ def to_gguf(
         what = f"the tokenizer has {count} tokens and the model {vocab_size} rows for them"
         raise ConfigurationError(what)
     ids = _special_ids(tokenizer, vocabulary, config, count)
+    spaces = _whitespace_columns(vocabulary) if isinstance(vocabulary, SentencePiece) else {}
+    if isinstance(vocabulary, SentencePiece) and vocabulary.algorithm == "unigram":
+        columns, spaces = columns | spaces, {}  # where llama.cpp's converter has them
     columns |= {SPECIAL_KEYS[name]: np.uint32(i) for name, i in ids.items() if name in SPECIAL_KEYS}
     columns |= {f"add_{name}_token": flag for name, flag in tokenizer.add.items()}
-    spaces = _whitespace_columns(vocabulary) if isinstance(vocabulary, SentencePiece) else {}
     return {**_keys(columns), **_template_keys(tokenizer.chat_templates), **_keys(spaces)}
 
 

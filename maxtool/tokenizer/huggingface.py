@@ -25,12 +25,16 @@ MAX_FILES = 100_000_000
 CARRIED = (
     *("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json"),
     *("added_tokens.json", "vocab.json", "vocab.txt", "merges.txt", "sentencepiece.bpe.model"),
-    canonical.MODEL,
+    "spiece.model",
     *("chat_template.jinja", "chat_template.json"),
 )
-VOCAB, FAIRSEQ = "vocab.txt", "sentencepiece.bpe.model"
+VOCAB, FAIRSEQ, SPIECE = "vocab.txt", "sentencepiece.bpe.model", "spiece.model"
+# Classes of tokenizers with the last whose ids are those of its model, and then further ones.
+T5_CLASSES = ("T5Tokenizer", "T5TokenizerFast", "MT5Tokenizer", "MT5TokenizerFast")
+EXTRA_IDS = 100  # of T5, where nothing says how many
 # Of tokenizers with that model those whose ids are XLM-RoBERTa's.
 FAIRSEQ_CLASSES = (None, "XLMRobertaTokenizer", "XLMRobertaTokenizerFast")
+MAX_EXTRA = 1 << 16
 # Of a token's id; ids themselves are compared with the size of the vocabulary.
 MAX_DIGITS = 18
 
@@ -39,7 +43,7 @@ def read(folder: Path) -> Tokenizer | None:
     """The tokenizer of a folder, or None where there is none.
 
     A ``tokenizer.model`` says what the vocabulary is, a ``tokenizer.json`` beside it how text is
-    encoded; a ``vocab.txt``, XLM-RoBERTa's ``sentencepiece.bpe.model`` or SigLIP's
+    encoded; a ``vocab.txt``, XLM-RoBERTa's ``sentencepiece.bpe.model``, or T5's or SigLIP's
     ``spiece.model`` is read where there is neither. Special ids come from
     ``tokenizer_config.json``, then ``config.json``, then ``generation_config.json`` (its list of
     end tokens), then the model itself.
@@ -47,7 +51,7 @@ def read(folder: Path) -> Tokenizer | None:
     files = _files(folder)
     config = _json(folder, "tokenizer_config.json")
     if not {"tokenizer.json", "tokenizer.model"} & set(files):
-        alone = {VOCAB: _word_pieces, FAIRSEQ: _fairseq, canonical.MODEL: canonical.read}
+        alone = {VOCAB: _word_pieces, FAIRSEQ: _fairseq, SPIECE: _spiece}
         return next((alone[name](folder, files, config) for name in alone if name in files), None)
     parsed = None
     if "tokenizer.json" in files:
@@ -97,6 +101,33 @@ def _fairseq(
     checks.tokens(vocabulary.tokens, folder / FAIRSEQ)
     add = dict.fromkeys(("bos", "eos", "sep"), True)
     return Tokenizer(vocabulary=vocabulary, special_ids=dict(unigram.IDS), add=add, files=files)
+
+
+def _spiece(
+    folder: Path, files: Mapping[str, bytes], config: Mapping[str, Any]
+) -> Tokenizer | None:
+    """The tokenizer of a folder with such a model alone: T5's or SigLIP's."""
+    return _t5(folder, files, config) or canonical.read(folder, files, config)
+
+
+def _t5(folder: Path, files: Mapping[str, bytes], config: Mapping[str, Any]) -> Tokenizer | None:
+    """The tokenizer of a folder with T5's model and no other vocabulary."""
+    if config.get("tokenizer_class") not in T5_CLASSES:
+        return None
+    model, ids = sentencepiece.parse(files[SPIECE], folder / SPIECE)
+    extra = config.get("extra_ids", EXTRA_IDS)
+    if not _is_id(extra) or not 0 <= extra <= MAX_EXTRA:
+        what = f"extra_ids is {extra!r:.40}, not a number from 0 to {MAX_EXTRA}"
+        raise ConfigurationError(what, file=folder / "tokenizer_config.json")
+    vocabulary = replace(model, prefix_everywhere=True)
+    added = _added(folder, config, vocabulary)
+    known, first = {token.content for token in added}, len(model.tokens)
+    named = (f"<extra_id_{extra - 1 - number}>" for number in range(extra))
+    behind = (AddedToken(i, text, special=True) for i, text in enumerate(named, first))
+    added += tuple(token for token in behind if token.content not in known)
+    return Tokenizer(
+        vocabulary=vocabulary, added=added, special_ids=ids, add={"eos": True}, files=files
+    )
 
 
 def write_hf(tokenizer: Tokenizer, folder: Path) -> list[Path]:

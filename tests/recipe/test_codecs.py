@@ -51,6 +51,8 @@ VALUES: dict[str, Any] = {
     "state_key_dim": 16,
     "n_labels": 3,
     "n_experts": 4,
+    "hidden_act": "gelu_tanh",
+    "mlp": "gated",
 }
 
 
@@ -85,6 +87,9 @@ def offset() -> st.SearchStrategy[tuple[bool, ...]]:
 PERIOD = tuple((i + 1) % 4 != 0 for i in range(LAYERS))
 
 FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "t5_activation": st.sampled_from(["relu", "gelu", "gelu_tanh", "silu", "quick_gelu"]),
+    "t5_gate": st.sampled_from(["gated", "plain"]),
+    "scaled_heads": st.booleans(),
     "reciprocal": FACTORS,
     "rsqrt": FACTORS,
     "share_of_head": st.integers(1, 16),

@@ -30,6 +30,7 @@ ENTRIES = {
     "image_text": {"forward", "prefill", "decode", "embed", "look"},
     "resnet": {"forward", "embed", "classify"},
     "convnext": {"forward", "embed", "classify"},
+    "seq2seq": {"encode", "prefill", "decode"},
     "speech": {"encode", "prefill", "decode"},
 }
 

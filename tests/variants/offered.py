@@ -27,7 +27,7 @@ def _entries(module: Architecture) -> Offered:
         entry.name: {
             name: tuple(_size(dim) for dim in kind.shape)
             for name, kind in entry.inputs.items()
-            if name != "position"
+            if name not in ("position", "source_length")
         }
         for entry in module.entries()
         if entry.follows is None

@@ -30,6 +30,7 @@ from tests.variants.judge import Judge
 from tests.variants.mutations import Mutation, Table
 from tests.variants.recorded_faults import RecordedCase, RecordedJudge
 from tests.variants.rows import FAMILIES, RANDOM, rows
+from tests.variants.seq2seq_faults import Seq2SeqCase
 from tests.variants.speech_faults import SpeechCase
 
 FOLDER = (recipe_file("llama") or Path()).parent
@@ -42,6 +43,7 @@ RECORDED = {
     "image_encoder": ImageCase,
     "image_text": ImageTextCase,
     "resnet": ConvnetCase,
+    "seq2seq": Seq2SeqCase,
     "speech": SpeechCase,
 }
 # Heads of models of texts, which have recordings besides those of the model.
