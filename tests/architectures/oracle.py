@@ -210,6 +210,10 @@ class Oracle:
         if c.position == "alibi":
             back = np.arange(len(x)) - np.arange(len(x))[:, None]
             scores = scores + self._slopes()[:, None, None] * back
+        if c.position == "relative":
+            table = self.w[f"relative.{layer if c.relative_each else 0}.weight"]
+            back = np.maximum(np.arange(len(x))[:, None] - np.arange(len(x)), 0)
+            scores = scores + table[np.vectorize(self._bucket)(back)].transpose(2, 0, 1)
         scores = self._capped(scores, c.attention_softcap)
         scores = np.where(self._seen(layer, len(x)), scores, -np.inf)
         top = scores.max(-1, keepdims=True)
@@ -270,6 +274,14 @@ class Oracle:
 
     def _is_rotated(self, layer: int) -> bool:
         return self.c.position == "rope" and (self.c.rope_layers or (True,) * 99)[layer]
+
+    def _bucket(self, back: int) -> int:
+        """The bucket of a key so far before its query."""
+        count, near = self.c.relative_buckets, self.c.relative_buckets // 2
+        if back < near:
+            return back
+        share = np.log(back / near) / np.log(self.c.relative_distance / near)
+        return min(near + int(share * (count - near) + 1e-6), count - 1)
 
     def _slopes(self) -> Array:
         """The slopes of heads: of twice as many, every second first, then those between."""

@@ -60,6 +60,21 @@ CASES: dict[str, dict[str, Any]] = {
         "embed_norm": True,
         "attention_scale": 0.4,
     },
+    "relative positions": {
+        "position": "relative",
+        "relative_buckets": 7,
+        "relative_distance": 12,
+        "attention_scale": 1.0,
+        "n_kv_heads": 3,
+    },
+    "relative positions of each layer": {
+        "position": "relative",
+        "relative_buckets": 6,
+        "relative_distance": 9,
+        "relative_each": True,
+        "n_heads": 6,
+        "n_kv_heads": 3,
+    },
     "norms behind each sum, narrow embeddings": {
         "block": "after",
         "final_norm": False,

@@ -15,10 +15,10 @@ from maxtool.runtime import loader
 from maxtool.runtime.loader.specs import TEXT_TO_TEXT
 from maxtool.runtime.loader.writing_rules import WritingRules, repeating
 from maxtool.runtime.loader.writing_spec import WritingSpec, writing_spec
-from tests.artifact.measure import BOUND, error
+from tests.artifact.measure import error
 from tests.data.seq2seq_inputs import WRITTEN, sources
 from tests.parity.seq2seq import outputs
-from tests.parity.test_seq2seq import CASES, RECORDED, written
+from tests.parity.test_seq2seq import BOUND, CASES, RECORDED, written
 
 RECIPES = {name: f"{name}-0" for name in ("bart", "mbart", "t5", "mt5", "umt5")}
 

@@ -35,6 +35,7 @@ NEEDED = {
     "narrow_floats",
     "placed_images",
     "processor",
+    "rewriting_entries",
     "sampling",
     "session",
     "slots",
@@ -45,6 +46,7 @@ NEEDED = {
     "tokens",
     "verified",
     "watched_files",
+    "writing_spec",
     "wrong_path",
 }
 # What tvm_ffi imports where it is installed, and what other uses of a model need.

@@ -18,7 +18,6 @@ from .inputs import bind
 from .manifest import Manifest
 from .memory import Array
 from .processor import Progress
-from .prompts import MAX_TOKENS
 from .sampling import Sampling
 from .session import Session
 from .slots import Unread, inputs_of
@@ -267,6 +266,8 @@ class Model(EntryRunner):
     @property
     def usual_tokens(self) -> int:
         """Tokens that are made at most where no number is asked for."""
+        from .prompts import MAX_TOKENS
+
         writing = self.manifest.writing
         return MAX_TOKENS if writing is None or writing.most is None else writing.most
 
