@@ -213,7 +213,8 @@ class Oracle:
         if c.position == "relative":
             table = self.w[f"relative.{layer if c.relative_each else 0}.weight"]
             back = np.maximum(np.arange(len(x))[:, None] - np.arange(len(x)), 0)
-            scores = scores + table[np.vectorize(self._bucket)(back)].transpose(2, 0, 1)
+            buckets = np.minimum(np.vectorize(self._bucket)(back), len(table) - 1)
+            scores = scores + table[buckets].transpose(2, 0, 1)
         scores = self._capped(scores, c.attention_softcap)
         scores = np.where(self._seen(layer, len(x)), scores, -np.inf)
         top = scores.max(-1, keepdims=True)
@@ -277,10 +278,11 @@ class Oracle:
 
     def _bucket(self, back: int) -> int:
         """The bucket of a key so far before its query."""
-        count, near = self.c.relative_buckets, self.c.relative_buckets // 2
+        count = self.c.relative_buckets or 32
+        near, farthest = count // 2, self.c.relative_distance or 128
         if back < near:
             return back
-        share = np.log(back / near) / np.log(self.c.relative_distance / near)
+        share = np.log(back / near) / np.log(farthest / near)
         return min(near + int(share * (count - near) + 1e-6), count - 1)
 
     def _slopes(self) -> Array:

@@ -138,7 +138,7 @@ def test_malformed_tokens(item: dict[str, Any], problem: str) -> None:
 
 
 def facts(folder: Path, said: dict[str, Any] | None, **changes: Any) -> tuple[Any, list[str]]:
-    """What the manifest would say of writing, and what is told."""
+    """The fact of writing that the manifest would have, and the notes."""
     written("bart-0", folder, **changes)
     if said is not None:
         (folder / "generation_config.json").write_text(json.dumps(said))

