@@ -119,7 +119,7 @@ def test_published_configurations_pass(name: str, tmp_path: Path) -> None:
 
 
 def test_the_preprocessing_of_resnet_50(tmp_path: Path) -> None:
-    """Its file is of the first release of the class."""
+    """Keys of the first release of the class."""
     said = {
         "crop_pct": 0.875,
         "do_normalize": True,
