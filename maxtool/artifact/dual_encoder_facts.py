@@ -35,7 +35,7 @@ def dual_encoder_facts(
 
 
 def _inputs(planned: Plan) -> list[object]:
-    """What the tokenizer gives to the model; its class gives a mask where nothing says."""
+    """Inputs that the tokenizer gives to the model; its class gives a mask where nothing says."""
     file = planned.checkpoint.folder / CONFIG
     said = read_object(file, most=MOST).get(NAMES) if file.is_file() else None
     return said if isinstance(said, list) else [MASK]

@@ -45,7 +45,7 @@ def read(folder: Path, files: Mapping[str, bytes], config: Mapping[str, Any]) ->
 
 
 def _before(*, lower: bool) -> list[dict[str, Any]]:
-    """What is done to a text before SentencePiece's own steps."""
+    """Steps before those that are SentencePiece's own."""
     return [
         _replaced({"String": SPACE}, " "),
         {"type": "Prepend", "prepend": SPACE},

@@ -159,7 +159,7 @@ def test_vectors_of_texts(kind: str, compiled: Callable[[str], Path]) -> None:
 
 
 def test_padding_that_the_mask_hides(tmp_path: Path) -> None:
-    """Where a tokenizer gives a mask, as the class does where nothing says."""
+    """A tokenizer may give a mask, as its class does where nothing says."""
     pytest.importorskip("tokenizers")
     names = ["input_ids", "attention_mask"]
     folder = made(whole("siglip", tmp_path / "model", model_input_names=names))

@@ -24,6 +24,7 @@ NEEDED = {
     "ffi",
     "host",
     "image_entries",
+    "dual_encoder_entries",
     "image_spec",
     "image_tokens",
     "inputs",
