@@ -31,6 +31,7 @@ ENTRIES = {
     "resnet": {"forward", "embed", "classify"},
     "convnext": {"forward", "embed", "classify"},
     "seq2seq": {"encode", "prefill", "decode"},
+    "dual_encoder": {"forward", "embed", "embed_image", "score"},
     "speech": {"encode", "prefill", "decode"},
 }
 
