@@ -55,11 +55,51 @@ class AttentionOptions(DecoderSizes):
     # Whether what heads give is normalised (RMS, all heads together) before the output projection,
     # and what is inside an MLP before its last one (BitNet's).
     sub_norms: bool = False
+    # The width of a head, and how many heads of keys there are, in layers with a window; as in
+    # others when None.
+    local_head_dim: int | None = None
+    local_kv_heads: int | None = None
+    # Whether each head of values is normalised (RMS, without a weight).
+    value_norm: bool = False
+    # Which layers have a projection of values; all when None. Values of others are what keys are
+    # before these are normalised and rotated.
+    value_layers: tuple[bool, ...] | None = None
+    # How many of the last layers attend to keys and values of an earlier one, the last before them
+    # of the same kind, with a window or without, and have none of their own.
+    kv_shared_layers: int = 0
 
     @property
     def score_scale(self) -> float:
         """The number that scores are multiplied by."""
         return self.head_dim**-0.5 if self.attention_scale is None else self.attention_scale
+
+    def has_values(self, layer: int) -> bool:
+        """Return whether a layer has a projection of values."""
+        return chosen(self.value_layers, layer)
+
+    def head_width(self, layer: int) -> int:
+        """Return the width of a layer's heads."""
+        own = self.local_head_dim if self.window(layer) is not None else None
+        return self.head_dim if own is None else own
+
+    def kv_heads(self, layer: int) -> int:
+        """Return how many heads of keys a layer has."""
+        own = self.local_kv_heads if self.window(layer) is not None else None
+        return self.n_kv_heads if own is None else own
+
+    def kv_source(self, layer: int) -> int | None:
+        """Return the layer whose keys and values a layer attends to; None where it has its own."""
+        first, window = self.n_layers - self.kv_shared_layers, self.window(layer)
+        if layer < first:
+            return None
+        return next((n for n in reversed(range(first)) if self.window(n) == window), None)
+
+    def shares_keys(self, layer: int) -> bool:
+        """Return whether keys and values of a layer are those of another one, or for another."""
+        if self.kv_source(layer) is not None:
+            return True
+        shared = range(self.n_layers - self.kv_shared_layers, self.n_layers)
+        return any(self.kv_source(other) == layer for other in shared)
 
     def window(self, layer: int) -> int | None:
         """Return the number of keys a query of a layer sees at most; None for all."""

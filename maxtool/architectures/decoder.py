@@ -13,6 +13,7 @@ from maxtool.architectures.decoder_checks import check_split
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.decoder_layer import DecoderLayer
 from maxtool.architectures.entry import Entry, Limit, Table
+from maxtool.architectures.layer_embeddings import LayerEmbeddings
 from maxtool.architectures.layer_state import LayerState
 from maxtool.architectures.mlp import scaled
 from maxtool.architectures.normalization import applied, stream_norm
@@ -66,6 +67,8 @@ class Decoder(Module[[Tensor], Tensor]):
             self.position = POSITIONS[config.position](config, self.context, dtype)
         self.relative = ModuleList(RelativeBias(config) for _ in range(config.relative_tables))
         self.distances = RelativePositions("relative", self.context, config, causal=True)
+        vectors = config.layer_embed_size
+        self.layer_embed = None if vectors is None else LayerEmbeddings(config, vectors, dtype)
         self.layers = ModuleList(
             DecoderLayer(config, index, dtype, form, self.context)
             for index in range(config.n_layers)
@@ -210,7 +213,10 @@ class Decoder(Module[[Tensor], Tensor]):
         learned = Table("position.weight", "context", self.config.position_offset)
         tables = (learned, *(Table(name, "context") for name in angles))
         tables += (self.distances.table,)
-        return (Table("embed.weight", "input_ids"), *tables)
+        by_token = [Table("embed.weight", "input_ids")]
+        if self.layer_embed is not None and not self.layer_embed.is_short:
+            by_token.append(Table("layer_embed.embed.weight", "input_ids"))
+        return (*by_token, *tables)
 
     def entries(self) -> tuple[Entry, ...]:
         """``forward``, ``prefill`` and ``decode``, and the latter two drawing the next token."""
@@ -307,7 +313,8 @@ class Decoder(Module[[Tensor], Tensor]):
         x = applied(self.embed_norm, x)
         keys = self.context if cache else input_ids.shape[1]
         turns = self._turned(input_ids, location[0], keys)
-        return self._read(x, turns, location, cache, source_length)
+        vectors = None if self.layer_embed is None else self.layer_embed(input_ids, x)
+        return self._read(x, turns, location, cache, vectors, source_length)
 
     def _read(
         self,
@@ -315,13 +322,21 @@ class Decoder(Module[[Tensor], Tensor]):
         turns: Sequence[Turn],
         location: Location,
         cache: list[Cache],
+        vectors: Tensor | None = None,
         source_length: Tensor | None = None,
     ) -> Tensor:
-        """The normalised hidden state behind the vectors ``[batch, seq, hidden]`` of tokens."""
+        """The normalised hidden state behind the vectors ``[batch, seq, hidden]`` of tokens.
+
+        ``vectors [batch, seq, layers, size]`` are those that tokens have for each layer, if any.
+        """
+        seen: dict[int | None, Cache] = {}
         for index, layer in enumerate(self.layers):
             kept = cache[index] if cache else None
+            own = None if vectors is None else vectors[:, :, index]
             numbers = self.numbers[index].on(x.device) if self.numbers else None
-            x, _ = layer(x, turns[index], location, kept, numbers, source_length)
+            shared = seen.get(self.config.kv_source(index), ())
+            given = own, shared, numbers, source_length
+            x, _, seen[index] = layer(x, turns[index], location, kept, given)
         return applied(self.norm, x)
 
     def _turned(self, input_ids: Tensor, position: Tensor, keys: DimLike) -> list[Turn]:

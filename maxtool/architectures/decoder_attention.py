@@ -7,9 +7,9 @@ from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.layer_state import CachedModule, LayerState
 from maxtool.architectures.linear_biases import EXTRA, biased, slopes
 from maxtool.architectures.mlp import scaled
-from maxtool.architectures.normalization import head_norm
+from maxtool.architectures.normalization import PlainNorm, applied, head_norm
 from maxtool.architectures.rotary_angles import Turn, rotated
-from maxtool.architectures.sliding_cache import Seen, attended_parts
+from maxtool.architectures.sliding_cache import Seen, attended_parts, place_among
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, Weight, ops
 from maxtool.nn import Linear, RMSNorm, parallel, tensor_parallel
@@ -24,48 +24,49 @@ class Attention(CachedModule):
     """
 
     def __init__(
-        self,
-        config: DecoderConfig,
-        layer: int,
-        dtype: DType,
-        form: CacheLayout,
-        context: int,
+        self, config: DecoderConfig, layer: int, dtype: DType, form: CacheLayout, context: int
     ) -> None:
-        hidden, dim = config.hidden_size, config.head_dim
-        inner, shared = config.n_heads * dim, config.n_kv_heads * dim
+        hidden, dim, heads = config.hidden_size, config.head_width(layer), config.n_heads
+        kv_heads, inner = config.kv_heads(layer), heads * dim
+        self.keeps = config.kv_source(layer) is None
         self.q = Linear(hidden, inner, dtype, has_bias=config.qkv_bias)
-        self.k = Linear(hidden, shared, dtype, has_bias=config.qkv_bias and config.k_bias)
-        self.v = Linear(hidden, shared, dtype, has_bias=config.qkv_bias)
+        self.k = self.v = None
+        if self.keeps:
+            has_bias = config.qkv_bias and config.k_bias
+            self.k = Linear(hidden, kv_heads * dim, dtype, has_bias=has_bias)
+        if self.keeps and config.has_values(layer):
+            self.v = Linear(hidden, kv_heads * dim, dtype, has_bias=config.qkv_bias)
         self.o = Linear(inner, hidden, dtype, has_bias=config.o_bias)
         self.q.role, self.o.role = Role.OUTPUTS, Role.INPUTS
-        if config.n_kv_heads > 1:  # a single one serves the queries of every device
-            self.k.role = self.v.role = Role.OUTPUTS
+        for each in (self.k, self.v):
+            if each is not None and kv_heads > 1:  # one serves the queries of every device
+                each.role = Role.OUTPUTS
         self.norm_at = _place_of_norms(config, layer)
         if self.norm_at is not None:
-            self.q_norm, self.k_norm = (
-                head_norm(config, heads) for heads in (config.n_heads, config.n_kv_heads)
-            )
+            self.q_norm = head_norm(config, heads, dim)
+            self.k_norm = head_norm(config, kv_heads, dim) if self.keeps else None
+        self.v_norm = PlainNorm("rms", dim, config.norm_eps) if config.value_norm else None
         self.gate = None
         if config.attention_gate:
             self.gate = Linear(hidden, inner, dtype, has_bias=config.attention_gate_bias)
             self.gate.role = Role.OUTPUTS
         self.norm = RMSNorm(inner, config.norm_eps) if config.sub_norms else None
-        self.sinks = (
-            Weight("sinks", DType.float32, (config.n_heads,)) if config.attention_sinks else None
-        )
+        self.sinks = Weight("sinks", DType.float32, (heads,)) if config.attention_sinks else None
         has_biases = config.position == "alibi"
         self.slopes = slopes(config.n_heads) if has_biases else None
         self.clip, self.key_scale = config.qkv_clip, config.key_scale
         self.head_dim = dim
         self.window, self.chunked = config.window(layer), config.chunked_window
         self.room = form.room(self.window, context)
-        self.slides, self.n_kv_heads = self.room < context, config.n_kv_heads
+        self.slides, self.n_kv_heads = self.room < context, kv_heads
         self.form = form
         self.softcap = config.attention_softcap
-        self.scale = config.score_scale
+        self.scale = dim**-0.5 if config.attention_scale is None else config.attention_scale
 
     def state(self) -> LayerState:
-        """The keys and values, and their scales."""
+        """The keys and values, and their scales; nothing where they are another layer's."""
+        if not self.keeps:
+            return LayerState({})
         device = tensor_parallel.one()
         heads = max(1, self.n_kv_heads // (device.count if device else 1))
         dim = self.head_dim + (0 if self.slopes is None else EXTRA)
@@ -79,14 +80,30 @@ class Attention(CachedModule):
 
         The first token of ``x`` stands at ``location``; returns the updated cache too.
         """
-        query, key, value = self._projected(x)
-        query, key = self._turned(query, key, turn, location)
-        if self.slopes is not None:
-            heads = query, key, value
-            query, key, value = biased(heads, location[0], self.slopes, self.scale)
+        mixed, _, kept = self.attend(x, turn, location, cache, ())
+        return mixed, kept
+
+    def attend(
+        self, x: Tensor, turn: Turn, location: Location, cache: Cache | None, given: Cache
+    ) -> tuple[Tensor, Cache, Cache | None]:
+        """The same, over keys and values that are ``given`` where there are none of its own.
+
+        Returns what was attended to, and the updated cache.
+        """
+        (query, *keys), value = self._projected(x)
+        query, *keys = self._turned((query, *keys), turn, location)
         window = self.window if self.slides else None
-        new = self.form.parts(key, value)
-        seen = attended_parts(self.form, new, location, cache, window, chunked=self.chunked)
+        if value is not None:
+            key = keys[0]
+            if self.slopes is not None:
+                heads = query, key, value
+                query, key, value = biased(heads, location[0], self.slopes, self.scale)
+            new = self.form.parts(key, value)
+            seen = attended_parts(self.form, new, location, cache, window, chunked=self.chunked)
+        else:
+            room = None if cache is None else window
+            place = place_among(location, x.shape[1], room, chunked=self.chunked)
+            seen = Seen(given, place, cache)
         mixed = self._mixed(query, seen, turn[2])
         if self.slopes is not None:
             mixed = mixed[..., : self.head_dim]
@@ -94,7 +111,7 @@ class Attention(CachedModule):
         joined = mixed.reshape([*x.shape[:2], width])
         if self.gate is not None:
             joined = joined * ops.sigmoid(self.gate(x))
-        return self.o(joined if self.norm is None else self.norm(joined)), seen.cache
+        return self.o(joined if self.norm is None else self.norm(joined)), seen.parts, seen.cache
 
     def _mixed(self, query: Tensor, seen: Seen, biases: Tensor | None) -> Tensor:
         """Attention of queries ``[batch, seq, heads, head_dim]``; biases hide later keys."""
@@ -111,30 +128,39 @@ class Attention(CachedModule):
             sinks=None if self.sinks is None else parallel.local(self.sinks, query.device),
         )
 
-    def _projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values by head, the former two normalised if that is asked for."""
-        query, key, value = self.q(x), scaled(self.k(x), self.key_scale), self.v(x)
-        query, key = self._normed("full", query, key)
+    def _projected(self, x: Tensor) -> tuple[tuple[Tensor, ...], Tensor | None]:
+        """Queries and keys by head, normalised if that is asked for, and values."""
+        heads: tuple[Tensor, ...] = (self.q(x),)
+        value = None
+        if self.k is not None:
+            key = self.k(x)
+            heads = *heads, scaled(key, self.key_scale)
+            value = key if self.v is None else self.v(x)
+        heads = self._normed("full", heads)
         if (clip := self.clip) is not None:
-            query, key, value = (ops.clamp(each, -clip, clip) for each in (query, key, value))
-        query, key, value = (self._heads(tensor) for tensor in (query, key, value))
-        return *self._normed("heads", query, key), value
+            heads = tuple(ops.clamp(each, -clip, clip) for each in heads)
+            value = None if value is None else ops.clamp(value, -clip, clip)
+        heads = tuple(self._heads(each) for each in heads)
+        if value is not None:
+            value = applied(self.v_norm, self._heads(value))
+        return self._normed("heads", heads), value
 
     def _turned(
-        self, query: Tensor, key: Tensor, turn: Turn, location: Location
-    ) -> tuple[Tensor, Tensor]:
+        self, heads: tuple[Tensor, ...], turn: Turn, location: Location
+    ) -> tuple[Tensor, ...]:
         """Queries and keys as their positions change them."""
         angles, factor, _ = turn
         if angles is not None:
-            query, key = (rotated(tensor, angles, location[0]) for tensor in (query, key))
-        query, key = self._normed("turned", query, key)
-        return (query if factor is None else query * factor), key
+            heads = tuple(rotated(each, angles, location[0]) for each in heads)
+        query, *keys = self._normed("turned", heads)
+        return (query if factor is None else query * factor), *keys
 
-    def _normed(self, place: str, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    def _normed(self, place: str, heads: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Queries and keys, normalised if this is where that is done."""
         if place != self.norm_at:
-            return query, key
-        return self.q_norm(query), self.k_norm(key)
+            return heads
+        norms = self.q_norm, self.k_norm
+        return tuple(applied(norm, each) for norm, each in zip(norms, heads, strict=False))
 
     def _heads(self, x: Tensor) -> Tensor:
         return x.reshape([*x.shape[:2], int(x.shape[2]) // self.head_dim, self.head_dim])

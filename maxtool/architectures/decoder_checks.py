@@ -26,20 +26,15 @@ POSITIVE = (
     " shared_expert_size expert_latent_size conv_taps state_heads state_key_heads state_key_dim"
     " state_value_dim source_positions embed_size expert_group_best latent_size query_latent_size"
     " relative_buckets relative_distance plain_dim value_dim attention_in_scale key_scale"
-    " attention_out_scale mixer_in_scale mixer_out_scale max_length step_rank"
+    " attention_out_scale mixer_in_scale mixer_out_scale max_length step_rank local_head_dim"
+    " local_kv_heads router_scale layer_embed_size layer_embed_rows"
 )
 # Sizes of attention, which are needed where a layer has it.
 ATTENTION = ("n_heads", "n_kv_heads", "head_dim")
 NOT_NEGATIVE = (
-    *(
-        "norm_eps",
-        "position_offset",
-        "position_padding",
-        "rope_mscale",
-        "rope_mscale_all_dim",
-        "expert_sum_eps",
-    ),
-    *("latent_eps", "scan_eps", "intermediate_size", "temperature_offset", *ATTENTION),
+    *("norm_eps", "position_offset", "position_padding", "rope_mscale", "rope_mscale_all_dim"),
+    *("expert_sum_eps", "latent_eps", "scan_eps", "intermediate_size", "temperature_offset"),
+    *("kv_shared_layers", *ATTENTION),
 )
 
 # Each layer costs time when a model is only planned.
@@ -59,7 +54,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "state_norm": ("gated", "before", "none"),
     "scan_norm": ("none", "plain", "rms"),
     "position": ("rope", "learned", "sinusoidal", "alibi", "relative", "none"),
-    "rope_scaling": ("none", "linear", "dynamic", "llama3", "yarn", "longrope"),
+    "rope_scaling": ("none", "linear", "dynamic", "llama3", "yarn", "longrope", "proportional"),
     "pooling": (*POOLINGS,),
 }
 
@@ -80,6 +75,8 @@ MEANINGLESS_WITHOUT = {
     "plain_dim": "latent_size",
     "value_dim": "latent_size",
     "latent_eps": "latent_size",
+    "local_head_dim": "rope_local_theta",
+    "local_kv_heads": "sliding_window",
 }
 
 # The options that each kind of layer needs that has something else than attention.
@@ -91,7 +88,10 @@ MIXERS["selective"] = ("conv_taps", "state_key_dim", "state_value_dim", "step_ra
 # The option that says the type of a norm, by the prefix of its options.
 NORM_TYPES = {"": "norm", "qk_": "qk_norm_type"}
 
-PER_LAYER = ("rope_layers", "sliding_layers", "expert_layers", "attention_layers", "mlp_layers")
+PER_LAYER = (
+    *("rope_layers", "sliding_layers", "expert_layers", "attention_layers", "mlp_layers"),
+    *("value_layers", "layer_widths"),
+)
 # The forms of block that attend to a source, too.
 SOURCED = ("pre", "after")
 LEAST_BUCKETS = 4
@@ -164,8 +164,61 @@ def _scales(config: DecoderConfig) -> Iterator[str]:
 
 
 def _heads(config: DecoderConfig) -> Iterator[str]:
-    if config.n_kv_heads > 0 and config.n_heads % config.n_kv_heads:
-        yield f"n_heads {config.n_heads} is not a multiple of n_kv_heads {config.n_kv_heads}"
+    for name in ("n_kv_heads", "local_kv_heads"):
+        count = getattr(config, name)
+        if count is not None and count > 0 and config.n_heads % count:
+            yield f"n_heads {config.n_heads} is not a multiple of {name} {count}"
+
+
+def _widths(config: DecoderConfig) -> Iterator[str]:
+    if any(width <= 0 for width in config.layer_widths or ()):
+        yield "layer_widths has a width that is not above 0"
+    in_place = config.n_experts is not None and not config.experts_beside
+    if config.layer_widths is not None and in_place:
+        yield "layer_widths with experts in the place of MLPs, which are all as wide"
+
+
+def _local(config: DecoderConfig) -> Iterator[str]:
+    dim = config.local_head_dim
+    if dim is not None and config.rotary_dim is not None:
+        yield "local_head_dim with rotary_dim, which is of all layers"
+    if dim is not None and config.position == "rope" and dim % 2:
+        yield f"local_head_dim {dim} is odd"
+
+
+# Blocks of another kind than two parts, one after the other.
+APART = ("single", "after")
+SIDE_BY_SIDE = ("parallel", "parallel_shared")
+# Options by which a layer of another kind than two parts, one after the other, could not be built.
+OF_TWO_PARTS = ("kv_shared_layers", "experts_beside", "layer_embed_size", "layer_scale")
+# What layers that share keys and values cannot have beside, by the values that are fine.
+UNSHARED: dict[str, object] = {"latent_size": None, "attention_layers": None, "mlp_layers": None}
+UNSHARED |= {"mixer_beside": False, "position": "rope"}
+
+
+def _shared_keys(config: DecoderConfig) -> Iterator[str]:
+    """Refuse layers without keys where there are none that they could attend to."""
+    count, layers = config.kv_shared_layers, config.n_layers
+    if count <= 0:
+        return
+    for name, fine in UNSHARED.items():
+        if getattr(config, name) != fine:
+            yield f"kv_shared_layers {count} with {name} {getattr(config, name)!r}"
+    flags = config.sliding_layers
+    if count >= layers or (flags is not None and len(flags) != layers):
+        yield f"kv_shared_layers {count} of {layers} layers: the first needs keys of its own"
+    elif any(config.kv_source(layer) is None for layer in range(layers - count, layers)):
+        yield f"kv_shared_layers {count}: no layer before them is of the same kind as one of them"
+
+
+def _two_parts(config: DecoderConfig) -> Iterator[str]:
+    for name in OF_TWO_PARTS:
+        if getattr(config, name) and config.block in APART:
+            yield f"{name} with block {config.block!r}"
+    if config.experts_beside and config.block in SIDE_BY_SIDE:
+        yield f"experts_beside with block {config.block!r}"
+    if config.value_layers is not None and config.latent_size is not None:
+        yield "value_layers with latents, of which values are made"
 
 
 def _norms_and_windows(config: DecoderConfig) -> Iterator[str]:
@@ -242,6 +295,10 @@ RULES: tuple[Rule, ...] = (
     _parts,
     _scales,
     _heads,
+    _widths,
+    _local,
+    _shared_keys,
+    _two_parts,
     *rope_checks.RULES,
     _norms_and_windows,
     _mixers,
@@ -279,8 +336,14 @@ def check_split(config: DecoderConfig, count: int) -> None:
 
 def _unequal(config: DecoderConfig, count: int) -> Iterator[str]:
     heads = ("n_heads", "n_kv_heads")[: 1 + (config.n_kv_heads > 1)]
-    for name in (*heads, *_inner_sizes(config)):
-        if (size := getattr(config, name)) % count:
+    sizes = [(name, getattr(config, name)) for name in (*heads, *_inner_sizes(config))]
+    own = config.local_kv_heads or 1
+    sizes += [("local_kv_heads", own)] if own > 1 else []
+    sizes += [
+        ("a width of layer_widths", width) for width in sorted({*(config.layer_widths or ())})
+    ]
+    for name, size in sizes:
+        if size % count:
             yield f"{name} is {size}, which makes no {count} equal parts"
     if count > 1 and (layers := config.recurrent_layers):
         listed = f"{len(layers)} layers, the first of them {layers[0]}"
@@ -297,7 +360,7 @@ def _inner_sizes(config: DecoderConfig) -> Iterator[str]:
     layers = [config.has_experts(index) for index in range(config.n_layers)]
     if any(layers) and config.expert_size is not None:
         yield "expert_size"
-    if not all(layers) or config.expert_size is None:
+    if not all(layers) or config.expert_size is None or config.experts_beside:
         yield "intermediate_size"
     if any(layers) and config.shared_expert_size is not None:
         yield "shared_expert_size"

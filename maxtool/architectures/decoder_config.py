@@ -10,6 +10,7 @@ from maxtool.architectures.config import MAX_POSITIONS
 from maxtool.architectures.embedding_options import EmbeddingOptions
 from maxtool.architectures.expert_options import ExpertOptions
 from maxtool.architectures.latent_options import LatentOptions
+from maxtool.architectures.layer_embedding_options import LayerEmbeddingOptions
 from maxtool.architectures.mixer_options import MixerOptions
 from maxtool.architectures.rope_options import RopeOptions
 from maxtool.architectures.scale_options import ScaleOptions
@@ -26,6 +27,7 @@ class DecoderConfig(
     RopeOptions,
     ScaleOptions,
     ActivationOptions,
+    LayerEmbeddingOptions,
     EmbeddingOptions,
 ):
     """The options of a decoder, in groups that it inherits; ``x`` is the residual stream."""
@@ -46,6 +48,8 @@ class DecoderConfig(
     # tangent), ``relu``, ``relu2``, its square,
     # ``quick_gelu``, ``x * sigmoid(1.702 x)``, or ``xielu``, which has numbers for each layer.
     hidden_act: str = "silu"
+    # The width inside the MLP of each layer; ``intermediate_size`` when None.
+    layer_widths: tuple[int, ...] | None = None
     # Whether the projections of the MLP have biases; those of experts have none.
     mlp_bias: bool = False
     # ``cap * tanh(x / cap)`` bounds the logits, after their scale; None for no bound.
@@ -64,6 +68,10 @@ class DecoderConfig(
     def has_mlp(self, layer: int) -> bool:
         """Return whether a layer has an MLP, or experts in its place."""
         return self.block != "single" or self.is_mlp(layer)
+
+    def width(self, layer: int) -> int:
+        """Return the width inside the MLP of a layer."""
+        return self.intermediate_size if self.layer_widths is None else self.layer_widths[layer]
 
     @property
     def max_context(self) -> int:

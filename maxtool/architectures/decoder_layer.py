@@ -15,6 +15,7 @@ from maxtool.architectures.decoder_attention import Attention
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.delta_net import DeltaNet
 from maxtool.architectures.latent_attention import LatentAttention
+from maxtool.architectures.layer_embeddings import LayerInput
 from maxtool.architectures.layer_state import LayerState, Mixer, beside
 from maxtool.architectures.mamba import Mamba
 from maxtool.architectures.mixture_of_experts import MixtureOfExperts
@@ -25,8 +26,8 @@ from maxtool.architectures.selective_space import SelectiveSpace
 from maxtool.architectures.short_convolution import ShortConvolution
 from maxtool.architectures.xielu import Numbers
 from maxtool.dtype import DType
-from maxtool.graph import Tensor
-from maxtool.nn import Module
+from maxtool.graph import Tensor, Weight
+from maxtool.nn import Module, parallel
 
 # The norms of each form of block.
 NORMS: dict[str, tuple[str, ...]] = {
@@ -48,14 +49,16 @@ MIXERS: dict[str, tuple[str, Callable[[DecoderConfig, DType, CacheLayout], Mixer
 PARALLEL = ("parallel", "parallel_shared")
 # The name of a part, and what its input and its result are multiplied by.
 Scaled: TypeAlias = tuple[str, float, float]
+# What a layer is given of the model: the vectors that tokens have for it, the keys and values of an
+# earlier layer, where it has none of its own, the numbers of an activation that has some for each
+# layer, and how many positions the source has, where that may be fewer than all.
+Given: TypeAlias = tuple[Tensor | None, Cache, Numbers | None, Tensor | None]
+LayerModule: TypeAlias = Module[
+    [Tensor, Turn, Location, Cache | None, Given], tuple[Tensor, Cache | None, Cache]
+]
 
 
-class DecoderLayer(
-    Module[
-        [Tensor, Turn, Location, Cache | None, Numbers | None, Tensor | None],
-        tuple[Tensor, Cache | None],
-    ]
-):
+class DecoderLayer(LayerModule):
     """Attention and MLP, one after the other or side by side, each added to the residual stream.
 
     What stands in the place of attention, if anything does, has its norms, and so has what stands
@@ -73,6 +76,7 @@ class DecoderLayer(
         self.norm = norm("norm")
         self.attn_norm = norm("attn_norm")
         self._mixers: tuple[Scaled, ...] = ()
+        self.shares = config.shares_keys(index)
         if config.has_attention(index) and not config.is_mlp(index):
             self._mixers += (("attn", config.attention_in_scale, config.attention_out_scale),)
             attention = Attention if config.latent_size is None else LatentAttention
@@ -90,8 +94,15 @@ class DecoderLayer(
         self.has_mlp = config.has_mlp(index)
         if self.has_mlp:
             self.mlp = _make_mlp(config, index, dtype)
+        self.experts = None
+        if config.experts_beside and config.has_experts(index):
+            self.experts = MixtureOfExperts(config, dtype)
+            self.plain_post_norm, self.expert_post_norm = (stream_norm(config) for _ in range(2))
         self.mlp_scale = (config.mlp_scales or (1.0, 1.0))[1]
         self.mlp_post_norm = norm("mlp_post_norm")
+        width = config.layer_embed_size
+        self.input = None if width is None else LayerInput(config, width, dtype)
+        self.scale = Weight("scale", DType.float32, (1,)) if config.layer_scale else None
         self.block = config.block
         self.residual_scale = config.residual_scale
 
@@ -118,31 +129,44 @@ class DecoderLayer(
         turn: Turn,
         location: Location,
         cache: Cache | None,
-        numbers: Numbers | None = None,
-        source_length: Tensor | None = None,
-    ) -> tuple[Tensor, Cache | None]:
-        """Map ``[batch, seq, hidden]`` to the same shape; returns the updated cache too.
+        given: Given,
+    ) -> tuple[Tensor, Cache | None, Cache]:
+        """Map ``[batch, seq, hidden]`` to the same shape.
 
-        ``numbers`` are those of an activation that has some for each layer; ``source_length`` is
-        how many positions the source has, where that may be fewer than all.
+        Returns the updated cache too, and keys and values for layers that have none of their own.
         """
+        _, shared, numbers, source_length = given
         if self.block == "single":
-            return self._single(x, turn, location, cache, numbers)
+            return *self._single(x, turn, location, cache, numbers), ()
         if self.block == "after":
-            return self._normed_after(x, turn, location, cache, numbers, source_length)
+            return *self._normed_after(x, turn, location, cache, numbers, source_length), ()
         first = _normed(self.attn_norm, x)
         own, source = self._apart(cache)
-        mixed, own = self._mixed(first, turn, location, own)
+        seen: Cache = ()
+        if self.shares and isinstance(self.attn, Attention):
+            mixed, seen, own = self.attn.attend(first, turn, location, own, shared)
+        else:
+            mixed, own = self._mixed(first, turn, location, own)
         after = self._added(x, _normed(self.attn_post_norm, mixed))
         if self.cross is not None:
-            seen = self.cross(_normed(self.cross_norm, after), source, source_length)
-            after = self._added(after, seen)
+            found = self.cross(_normed(self.cross_norm, after), source, source_length)
+            after = self._added(after, found)
         if self.block not in PARALLEL:
             second = _normed(self.mlp_norm, after)
         else:
             second = first if self.mlp_norm is None else self.mlp_norm(x)
-        widened = _normed(self.mlp_post_norm, self._widened(second, numbers))
-        return self._added(after, widened), own
+        made = self._widened(second, numbers)
+        if self.experts is not None:
+            of_experts = self.expert_post_norm(self.experts(after))
+            made = self.plain_post_norm(made) + of_experts
+        return self._closed(self._added(after, _normed(self.mlp_post_norm, made)), given), own, seen
+
+    def _closed(self, x: Tensor, given: Given) -> Tensor:
+        """The residual stream with what the layer has for each token, and times its scale."""
+        vectors, *_ = given
+        if self.input is not None and vectors is not None:
+            x = x + self.input(x, vectors)
+        return x if self.scale is None else x * parallel.local(self.scale, x.device)
 
     def read(self, source: Tensor, cache: Cache) -> None:
         """Write the keys and values of a source into the cache."""
@@ -213,9 +237,9 @@ class DecoderLayer(
 
 
 def _make_mlp(config: DecoderConfig, index: int, dtype: DType) -> PlainMLP | MixtureOfExperts:
-    if config.has_experts(index):
+    if config.has_experts(index) and not config.experts_beside:
         return MixtureOfExperts(config, dtype)
-    widths = (config.hidden_size, config.intermediate_size)
+    widths = (config.hidden_size, config.width(index))
     inner_eps = config.norm_eps if config.sub_norms else None
     make: Callable[..., PlainMLP] = MLPS[config.mlp]
     if config.mlp_scales is not None:

@@ -46,6 +46,15 @@ class ExpertOptions(DecoderSizes):
     # Whether what it makes is multiplied by the sigmoid of one more output of the layer.
     shared_expert_gate: bool = False
 
+    # Whether layers with experts have their MLP, too, and each of both norms of its own, before and
+    # behind (Gemma 4).
+    experts_beside: bool = False
+    # Whether the router has a norm (RMS) of its own, of what the layer adds to; and what its
+    # outputs are multiplied by.
+    router_norm: bool = False
+    router_scale: float = 1.0
+    expert_factors: bool = False  # whether each expert has a factor of what it makes
+
     def has_experts(self, layer: int) -> bool:
         """Return whether a layer has experts in the place of its MLP."""
         return self.n_experts is not None and chosen(self.expert_layers, layer)

@@ -186,6 +186,8 @@ def _misfits(vision: ImageEncoderConfig, image: ImageTokens, decoder: DecoderCon
         found.append("a model that reads images makes no vectors of texts; its language model may")
     if decoder.rope_scaling in BY_LENGTH:
         found.append(f"rope scaling {decoder.rope_scaling!r} is not supported with images")
+    if decoder.layer_embed_size is not None:
+        found.append("tokens have vectors for each layer, and those of images have none")
     if not all(decoder.has_attention(layer) for layer in range(decoder.n_layers)):
         found.append("there are layers without attention, which read no images")
     return found

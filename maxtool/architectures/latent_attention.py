@@ -58,12 +58,7 @@ class LatentAttention(CachedModule):
     """
 
     def __init__(
-        self,
-        config: DecoderConfig,
-        layer: int,
-        dtype: DType,
-        form: CacheLayout,
-        context: int,
+        self, config: DecoderConfig, layer: int, dtype: DType, form: CacheLayout, context: int
     ) -> None:
         hidden, heads = config.hidden_size, config.n_heads
         self.turned, plain = config.rotated, config.plain_dim or config.head_dim

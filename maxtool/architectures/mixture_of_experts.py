@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.expert_routing import route
-from maxtool.architectures.mlp import ACTIVATIONS, MLPS
-from maxtool.architectures.normalization import applied
+from maxtool.architectures.mlp import ACTIVATIONS, MLPS, scaled
+from maxtool.architectures.normalization import applied, stream_norm
 from maxtool.dtype import DType
 from maxtool.graph import ShardingStrategy, Tensor, Weight, ops
-from maxtool.nn import Linear, Module, parallel, tensor_parallel
+from maxtool.nn import Linear, Module, RMSNorm, parallel, tensor_parallel
 from maxtool.nn.placement import by_dimension, sharding_of
 from maxtool.nn.tensor_parallel import Role, strategy_of
 
@@ -67,6 +67,9 @@ class MixtureOfExperts(Module[[Tensor], Tensor]):
         def experts(in_dim: int, out_dim: int, role: Role) -> ExpertLinear:
             return ExpertLinear(count, in_dim, out_dim, dtype, role, has_bias)
 
+        self.router_norm = RMSNorm(hidden, config.norm_eps) if config.router_norm else None
+        self.norm = stream_norm(config) if config.experts_beside else None
+        self.factors = Weight("factors", DType.float32, (count,)) if config.expert_factors else None
         self.router = Linear(hidden, count, dtype, has_bias=config.router_bias)
         self.correction = (
             Weight("correction", DType.float32, (count,)) if config.expert_correction else None
@@ -84,13 +87,22 @@ class MixtureOfExperts(Module[[Tensor], Tensor]):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``[..., hidden]`` to the same shape."""
-        correction = self.correction
-        local = None if correction is None else parallel.local(correction, x.device)
-        shares, chosen = route(self.router(x), local, self.config)
+        shares, chosen = self._routed(x)
+        x = applied(self.norm, x)
         inner = self._inner(applied(self.narrow, x), chosen, shares)
         mixed = ops.weighted_sum(self.down(inner, chosen), shares)
         mixed = applied(self.widen, tensor_parallel.summed(mixed, self.down.weight))
         return mixed if self.shared is None else mixed + self.shared(x)
+
+    def _routed(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The shares of the experts that tokens go through, and their numbers."""
+        correction = self.correction
+        local = None if correction is None else parallel.local(correction, x.device)
+        logits = scaled(self.router(applied(self.router_norm, x)), self.config.router_scale)
+        shares, chosen = route(logits, local, self.config)
+        if self.factors is not None:
+            shares = shares * ops.gather(parallel.local(self.factors, x.device), chosen, 0)
+        return shares, chosen
 
     def _inner(self, x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
         """The inside of experts; a share of ``x`` is one of its gate, and of the result."""

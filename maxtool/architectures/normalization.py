@@ -60,14 +60,14 @@ def stream_norm(config: DecoderConfig) -> Norm:
     return make_norm(config.norm, width, eps, config.norm_bias)
 
 
-def head_norm(config: DecoderConfig, heads: int) -> Norm:
-    """A norm of queries or keys, of so many heads."""
+def head_norm(config: DecoderConfig, heads: int, dim: int) -> Norm:
+    """A norm of queries or keys, of so many heads as wide as ``dim``."""
     kind, eps, has_bias = config.qk_norm_type, config.norm_eps, config.qk_norm_bias
     if config.qk_norm == "each_head":
-        return EachHeadNorm(kind, heads, config.head_dim, eps, has_bias)
+        return EachHeadNorm(kind, heads, dim, eps, has_bias)
     if config.qk_norm == "plain":
-        return PlainNorm(kind, config.head_dim, eps)
-    width = config.head_dim * (heads if config.qk_norm == "full" else 1)
+        return PlainNorm(kind, dim, eps)
+    width = dim * (heads if config.qk_norm == "full" else 1)
     return make_norm(kind, width, eps, has_bias)
 
 

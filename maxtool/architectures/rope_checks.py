@@ -69,6 +69,16 @@ def _scaling(config: RopeOptions) -> Iterator[str]:
         yield "rope_scaling 'longrope' needs an original context of more than one position"
 
 
+def _pairs(config: RopeOptions) -> Iterator[str]:
+    pairs = config.rope_pairs
+    if pairs is None:
+        return
+    if config.rope_scaling != "proportional":
+        yield f"rope_pairs {pairs} with rope_scaling {config.rope_scaling!r}"
+    elif not 0 <= pairs <= config.rotated // 2:
+        yield f"rope_pairs {pairs} of {config.rotated // 2}"
+
+
 def _not_rotated(config: RopeOptions) -> Iterator[str]:
     if config.position not in WORDS:
         return
@@ -92,4 +102,6 @@ def _sinusoids(config: RopeOptions) -> Iterator[str]:
         yield f"position_padding {config.position_padding} with position {config.position!r}"
 
 
-RULES: tuple[Rule, ...] = (_needs, _factors, _rotary, _scaling, _not_rotated, _biases, _sinusoids)
+RULES: tuple[Rule, ...] = (
+    *(_needs, _factors, _rotary, _scaling, _pairs, _not_rotated, _biases, _sinusoids),
+)

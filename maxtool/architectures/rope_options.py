@@ -26,8 +26,8 @@ class RopeOptions(DecoderSizes):
     rotary_dim: int | None = None
     rope_theta: float = 10000.0  # the base of the rotary frequencies
     # How frequencies are changed for more positions than ``rope_original_context``: ``none``,
-    # ``linear``, ``dynamic``, ``llama3``, ``yarn`` or ``longrope``, each as transformers computes
-    # it. All but ``none`` use some of the options below.
+    # ``linear``, ``dynamic``, ``llama3``, ``yarn``, ``longrope`` or ``proportional``, each as
+    # transformers computes it. All but ``none`` use some of the options below.
     rope_scaling: str = "none"
     # How many times more positions. For ``yarn`` and ``longrope``, where it only decides the
     # attention factor in the latter, None is ``context_length / rope_original_context``; the others
@@ -55,6 +55,8 @@ class RopeOptions(DecoderSizes):
     # longer than the original context.
     rope_short_factors: tuple[float, ...] | None = None
     rope_long_factors: tuple[float, ...] | None = None  # longrope: likewise, for longer sequences
+    # proportional: how many pairs of a head are rotated, the first ones; None for all.
+    rope_pairs: int | None = None
     rope_layers: tuple[bool, ...] | None = None  # which layers have rotary positions; all when None
     # The base of the sliding layers, whose frequencies are not scaled; None when they are like the
     # others.

@@ -126,6 +126,13 @@ def _longrope(config: DecoderConfig, length: int) -> Frequencies:
     return F32(1) / (np.array(divisors, np.float32) * waves(config.rotated, config.rope_theta))
 
 
+def _proportional(config: DecoderConfig, _length: int) -> Frequencies:
+    """The first pairs of a head are rotated, by what all of it would be (Gemma 4)."""
+    rotated = _none(config, 0)[: config.rope_pairs]
+    stay = np.zeros(config.rotated // 2 - len(rotated), np.float32)
+    return np.asarray(np.concatenate([rotated, stay]) / F32(config.rope_factor or 1.0), F32)
+
+
 def _factor(config: DecoderConfig) -> float:
     """Return the factor of more positions; by default the ratio of the context lengths."""
     return config.rope_factor or config.context_length / config.original_context
@@ -157,6 +164,7 @@ SCALINGS: dict[str, Scaling] = {
     "llama3": _llama3,
     "yarn": _yarn,
     "longrope": _longrope,
+    "proportional": _proportional,
 }
 ATTENTION_FACTORS: dict[str, Callable[[DecoderConfig], float]] = {
     "yarn": _yarn_attention,

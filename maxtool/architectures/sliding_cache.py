@@ -54,6 +54,20 @@ def attended_parts(
     return Seen(written, location, written)
 
 
+def place_among(
+    location: Location, length: Dim, window: int | None, *, chunked: bool = False
+) -> Location:
+    """Where the first of as many queries stands among what :func:`attended_parts` gave for them.
+
+    ``window`` and ``chunked`` are as they are there, the former None where nothing is kept.
+    """
+    position, slot = location
+    if window is None:
+        return location
+    before = position % window if chunked else ops.clamp(position, max=window)
+    return (ops.clamp(before, max=window - 1), slot) if length == 1 else (before, None)
+
+
 def read_and_write(
     form: CacheLayout,
     cache: Cache,
@@ -68,15 +82,16 @@ def read_and_write(
     ``cache`` has room for ``window`` positions. Several tokens are of one text where it has slots.
     """
     (position, slot), length = location, new[0].shape[1]
-    before = position % window if chunked else ops.clamp(position, max=window)
     if length == 1:
         written = form.written(cache, new, (position % window, slot))
-        return Seen(written, (ops.clamp(before, max=window - 1), slot), written)
+        place = place_among(location, length, window, chunked=chunked)
+        return Seen(written, place, written)
     old = _own(cache, slot) if chunked else _in_order(form, cache, location, window)
     laid = form.laid(new)
     axes = form.axes
     joined = tuple(ops.concat(pair, axis) for *pair, axis in zip(old, laid, axes, strict=True))
-    count = before, None  # of the old ones those that there are, or that its chunk has
+    # Behind those of the old ones that there are, or that its chunk has.
+    count = place_among(location, length, window, chunked=chunked)
     seen = form.written(joined, new, count)
     return Seen(seen, count, _overwritten(form, cache, new, location, window))
 

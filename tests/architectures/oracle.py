@@ -43,8 +43,13 @@ class Oracle:
             x = x + self.w["position.weight"][c.position_offset :][: len(ids)]
         if c.position == "sinusoidal":
             x = x + np.stack([self._waves(c.position_offset + place) for place in range(len(ids))])
+        vectors = self._vectors(ids, x) if c.layer_embed_size else None
+        self._kept: dict[int, tuple[Array, Array]] = {}
         for layer in range(c.n_layers):
             x = self._layer(layer, x)
+            if vectors is not None:
+                x = x + self._of_vector(f"layers.{layer}.input.", x, vectors[:, layer])
+            x = x * self.w.get(f"layers.{layer}.scale", 1)
         head = self.w["embed.weight" if c.tie_word_embeddings else "lm_head.weight"]
         x = self._norm("norm", x) if c.final_norm else x
         x = x if c.embed_size in (None, c.hidden_size) else self._linear("project_out", x)
@@ -58,6 +63,19 @@ class Oracle:
         angles = number * np.exp(-np.log(1e4) * np.arange(half) / (half - 1))
         waves = np.concatenate([np.sin(angles), np.cos(angles), np.zeros(width - 2 * half)])
         return np.zeros(width) if number == self.c.position_padding else waves
+
+    def _vectors(self, ids: Array, x: Array) -> Array:
+        """The vector of each token for each layer."""
+        c, width = self.c, self.c.layer_embed_size or 0
+        known = np.where(ids < (c.layer_embed_rows or c.vocab_size), ids, 0)
+        own = self.w["layer_embed.embed.weight"][known] * width**0.5
+        shared = self._linear("layer_embed.project", x) / c.hidden_size**0.5
+        own, shared = (one.reshape(len(ids), c.n_layers, width) for one in (own, shared))
+        return (own + self._norm("layer_embed.norm", shared, "rms")) / 2**0.5
+
+    def _of_vector(self, at: str, x: Array, own: Array) -> Array:
+        inner = ACTIVATIONS[self.c.hidden_act](self._linear(at + "gate", x)) * own
+        return self._norm(at + "norm", self._linear(at + "up", inner))
 
     def _layer(self, layer: int, x: Array) -> Array:
         c, at = self.c, f"layers.{layer}."
@@ -73,6 +91,9 @@ class Oracle:
             return made
 
         def mlp(y: Array) -> Array:
+            if c.experts_beside and self._has_experts(layer):
+                plain = norm("plain_post_norm", self._mlp(at, norm("mlp_norm", y)))
+                return plain + norm("expert_post_norm", self._experts(at, y))
             return self._experts(at, y) if self._has_experts(layer) else self._mlp(at, y)
 
         def norm(name: str, y: Array) -> Array:
@@ -91,7 +112,8 @@ class Oracle:
             x = norm("attn_norm", x + c.residual_scale * attention(x))
             return norm("mlp_norm", x + c.residual_scale * mlp(x))
         for part, name in ((attention, "attn"), (mlp, "mlp")):
-            y = norm(f"{name}_norm", x) if c.block in ("pre", "sandwich") else x
+            beside = name == "mlp" and c.experts_beside and self._has_experts(layer)
+            y = norm(f"{name}_norm", x) if c.block in ("pre", "sandwich") and not beside else x
             y = part(y)
             y = norm(f"{name}_post_norm", y) if c.block in ("post", "sandwich") else y
             x = x + c.residual_scale * y
@@ -135,12 +157,16 @@ class Oracle:
         return xielu
 
     def _experts(self, at: str, x: Array) -> Array:
-        out = np.zeros_like(x)
+        out, own = np.zeros_like(x), "experts" if self.c.experts_beside else "mlp"
+        read = self._norm(f"{at}{own}.router_norm", x, "rms") if self.c.router_norm else x
+        x = self._norm(f"{at}{own}.norm", x) if self.c.experts_beside else x
         for token, row in enumerate(x):
-            share, chosen = self._routed(self._linear(f"{at}mlp.router", row), at)
+            scores = self._linear(f"{at}{own}.router", read[token]) * self.c.router_scale
+            share, chosen = self._routed(scores, at)
             total = share[chosen].sum() + self.c.expert_sum_eps if self.c.norm_topk else 1.0
             for one in chosen:
                 weight = self.c.expert_scale * share[one] / total
+                weight *= self.w[f"{at}{own}.factors"][one] if self.c.expert_factors else 1
                 before, after = (weight, 1.0) if self.c.expert_input_scaled else (1.0, weight)
                 inside = self._inside(at, one, self._narrow(at, row) * before)
                 made = self._widened(at, after * self._expert(at, "down", one, inside))
@@ -161,8 +187,9 @@ class Oracle:
         return self._gated(self._expert(at, "gate", one, x), up)
 
     def _expert(self, at: str, name: str, one: int, x: Array) -> Array:
-        bias = self.w.get(f"{at}mlp.{name}.bias")
-        return self.w[f"{at}mlp.{name}.weight"][one] @ x + (0 if bias is None else bias[one])
+        at += "experts" if self.c.experts_beside else "mlp"
+        bias = self.w.get(f"{at}.{name}.bias")
+        return self.w[f"{at}.{name}.weight"][one] @ x + (0 if bias is None else bias[one])
 
     def _gated(self, gate: Array, up: Array) -> Array:
         limit, alpha = self.c.swiglu_limit, self.c.swiglu_alpha
@@ -199,13 +226,14 @@ class Oracle:
     def _attention(self, layer: int, x: Array) -> Array:
         c, at = self.c, f"layers.{layer}.attn."
         q, k, v = self._heads(layer, x) if c.latent_size is None else self._of_latents(layer, x)
+        self._kept[layer] = k, v
         if c.temperature is not None and c.temperature_context is not None:
             places = np.arange(len(x)) + c.temperature_offset
             factors = 1 + c.temperature * np.log(1 + places // c.temperature_context)
             spared = c.temperature_unrotated_only and self._is_rotated(layer)
             q = q if spared else q * factors[:, None, None]
-        k, v = (np.repeat(one, c.n_heads // c.n_kv_heads, axis=1) for one in (k, v))
-        scale = c.head_dim**-0.5 if c.attention_scale is None else c.attention_scale
+        k, v = (np.repeat(one, c.n_heads // one.shape[1], axis=1) for one in (k, v))
+        scale = self._head_dim(layer) ** -0.5 if c.attention_scale is None else c.attention_scale
         scores = np.einsum("qhd,khd->hqk", q, k) * scale
         if c.position == "alibi":
             back = np.arange(len(x)) - np.arange(len(x))[:, None]
@@ -232,13 +260,21 @@ class Oracle:
     def _heads(self, layer: int, x: Array) -> tuple[Array, Array, Array]:
         """Queries, keys and values, normalised and rotated."""
         c, at = self.c, f"layers.{layer}.attn."
-        q, k, v = (self._linear(at + name, x) for name in "qkv")
+        first = c.n_layers - c.kv_shared_layers
+        kept: tuple[Array, Array] | None = None
+        if layer >= first:
+            own = self._is_sliding(layer)
+            kept = self._kept[max(n for n in range(first) if self._is_sliding(n) == own)]
+        has_values = (c.value_layers or (True,) * 99)[layer]
+        names = ("q", "k", "v" if has_values else "k") if kept is None else "qqq"
+        q, k, v = (self._linear(at + name, x) for name in names)
         k = k * c.key_scale
         if c.qk_norm == "full" and (self._is_rotated(layer) or not c.qk_norm_rotated_only):
             q, k = self._head_norms(at, q, k)
         if c.qkv_clip is not None:
             q, k, v = (np.clip(one, -c.qkv_clip, c.qkv_clip) for one in (q, k, v))
-        q, k, v = (one.reshape(len(x), -1, c.head_dim) for one in (q, k, v))
+        q, k, v = (one.reshape(len(x), -1, self._head_dim(layer)) for one in (q, k, v))
+        v = v / np.sqrt((v**2).mean(-1, keepdims=True) + c.norm_eps) if c.value_norm else v
         by_head = c.qk_norm in ("head", "each_head", "plain")
         by_head &= self._is_rotated(layer) or not c.qk_norm_rotated_only
         if by_head and not c.qk_norm_after_rope:
@@ -247,7 +283,11 @@ class Oracle:
             q, k = self._rotated(layer, q), self._rotated(layer, k)
         if by_head and c.qk_norm_after_rope:
             q, k = self._head_norms(at, q, k)
-        return q, k, v
+        return (q, k, v) if kept is None else (q, *kept)
+
+    def _head_dim(self, layer: int) -> int:
+        own = self.c.local_head_dim if self._is_sliding(layer) else None
+        return own or self.c.head_dim
 
     def _of_latents(self, layer: int, x: Array) -> tuple[Array, Array, Array]:
         """The same where keys and values are made of latents, each by itself."""
@@ -378,6 +418,8 @@ class Oracle:
 
     def _head_norms(self, at: str, q: Array, k: Array) -> tuple[Array, Array]:
         kind = self.c.qk_norm_type
+        if f"{at}k_norm.weight" not in self.w:  # of a layer that has no keys
+            return self._norm(at + "q_norm", q, kind), k
         return self._norm(at + "q_norm", q, kind), self._norm(at + "k_norm", k, kind)
 
     def _is_sliding(self, layer: int) -> bool:
@@ -393,10 +435,13 @@ class Oracle:
 
     def _rotated(self, layer: int, x: Array) -> Array:
         c = self.c
-        dim = c.rotary_dim or c.head_dim
+        dim = c.rotary_dim or self._head_dim(layer)
         local = c.rope_local_theta is not None and self._is_sliding(layer)
         theta = c.rope_local_theta if local else c.rope_theta
         factor = c.rope_factor or 1.0 if c.rope_scaling == "linear" and not local else 1.0
         angles = np.arange(len(x))[:, None] * theta ** (-np.arange(0, dim, 2) / dim) / factor
+        if c.rope_scaling == "proportional" and not local:
+            turned = np.arange(dim // 2) < (dim if c.rope_pairs is None else c.rope_pairs)
+            angles = angles / (c.rope_factor or 1.0) * turned
         turned = (x[..., : dim // 2] + 1j * x[..., dim // 2 : dim]) * np.exp(1j * angles[:, None])
         return np.concatenate([turned.real, turned.imag, x[..., dim:]], axis=-1)

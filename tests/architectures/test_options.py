@@ -173,6 +173,41 @@ CASES: dict[str, dict[str, Any]] = {
         "sliding_window": 3,
         "sliding_layers": LAYERS,
     },
+    "layers of two shapes": {
+        "n_heads": 6,
+        "n_kv_heads": 1,
+        "local_kv_heads": 3,
+        "local_head_dim": 6,
+        "rope_local_theta": 50.0,
+        "rope_scaling": "proportional",
+        "rope_pairs": 2,
+        "rope_factor": 3.0,
+        "value_norm": True,
+        "value_layers": (True, False, True),
+        "sliding_window": 3,
+        "sliding_layers": LAYERS,
+        "qk_norm": "head",
+        "kv_shared_layers": 1,
+        "layer_widths": (11, 12, 25),
+    },
+    "vectors for each layer": {
+        "block": "sandwich",
+        "layer_embed_size": 5,
+        "layer_embed_rows": 6,
+        "layer_scale": True,
+        "hidden_act": "gelu_tanh",
+    },
+    "experts beside": {
+        "block": "sandwich",
+        "n_experts": 5,
+        "n_experts_used": 2,
+        "expert_size": 7,
+        "expert_layers": LAYERS,
+        "experts_beside": True,
+        "router_norm": True,
+        "router_scale": 0.6,
+        "expert_factors": True,
+    },
     "latents": {
         "latent_size": 17,
         "query_latent_size": 11,
@@ -384,6 +419,9 @@ UNSEEN |= {"n_experts", "n_experts_used", "expert_size", "expert_layers"}
 UNSEEN |= {"expert_correction", "router_bias", "expert_bias", "shared_expert_size", "swiglu_alpha"}
 UNSEEN |= {"shared_expert_gate", "attention_gate", "attention_sinks", "expert_groups_used"}
 UNSEEN |= {*OPTIONS, "latent_size", "query_latent_size", "plain_dim", "value_dim"}
+UNSEEN |= {"local_head_dim", "local_kv_heads", "value_layers", "kv_shared_layers", "layer_widths"}
+UNSEEN |= {"layer_embed_size", "layer_embed_rows", "layer_scale", "experts_beside", "router_norm"}
+UNSEEN |= {"expert_factors"}
 UNSEEN |= {"tie_word_embeddings", "position", "rope_scaling", "sliding_layers", "embed_size"}
 
 
@@ -395,6 +433,7 @@ def test_an_option_that_is_ignored_would_show(name: str) -> None:
     weights, ids = fill(Decoder(config)), np.arange(9)[None]
     expected = Oracle(config, weights).logits(ids)
     sizes = {"rotary_dim"} if "latent_size" in changes else set()
+    sizes |= {"sliding_window"} if "local_head_dim" in changes else set()
     for option in changes.keys() - UNSEEN - sizes:
         ignored = {key: value for key, value in changes.items() if key != option}
         other = Oracle(DecoderConfig(**plain | ignored), weights).logits(ids)

@@ -57,6 +57,25 @@ def test_a_text_read_in_parts(
             np.testing.assert_allclose(logits, whole[:, at - 1], rtol=bound, atol=bound)
 
 
+@pytest.mark.parametrize("window", thinned([1, 5, 16], 5))
+def test_layers_that_have_no_keys_of_their_own(window: int) -> None:
+    """They keep nothing, and see what the layer sees whose keys they attend to."""
+    changes = {"sliding_window": window, "kv_shared_layers": 3, "n_layers": 5}
+    changes |= {"sliding_layers": (True, False, True, False, True)}
+    model = build("decoder", CONFIG | SLIDING | changes, form=CacheLayout(slides=True))
+    fill(model)
+    assert {name.split(".")[1] for name in model.cache()} == {"0", "1"}
+    whole = model.compile(*model.entries()[0].inputs.values())(IDS).to_numpy()
+    steps = Steps(model, batch=2, decodes=True)
+    for lengths in PARTS.values():
+        steps.restart()
+        at = 0
+        for length in lengths:
+            at += length
+            logits = steps(IDS[:, at - length : at])
+            np.testing.assert_allclose(logits, whole[:, at - 1], rtol=1e-4, atol=1e-4)
+
+
 def test_a_text_read_in_parts_with_a_cache_in_blocks() -> None:
     """Sums in another order round a number of a key to another step here and there.
 

@@ -42,6 +42,12 @@ UNBLOCKED = "linear biases"
 KINDS: dict[str, dict[str, Any]] = {
     "full": {},
     "sliding": {"sliding_window": 5, "sliding_layers": (True, False, True)},
+    "shared": {
+        "sliding_window": 5,
+        "sliding_layers": (True, False, True),
+        "kv_shared_layers": 1,
+        "layer_embed_size": 3,
+    },
     "convolved": {"conv_taps": 3, "conv_bias": True, "attention_layers": (False, True, False)},
     "scanned": {
         "mixer": "mamba",
