@@ -16,6 +16,8 @@ NEEDED = {
     FLAGS_OR_NULL: ("flags",),
     INTEGERS: ("ints",),
 }
+# Types of fields that a codec may write with before they are known where it reads.
+LATE = ("str", "flags", "int", "ints")
 
 
 def problems(recipe: Recipe) -> Iterator[str]:
@@ -41,8 +43,8 @@ def _codecs(field: Field, recipe: Recipe) -> Iterator[str]:
             if name in recipe.fields and recipe.fields[name].type not in NEEDED[needed]:
                 yield f"the codec {way.codec} needs {needed} as {name!r}"
         for name in codec.writes_with:
-            if name not in recipe.fields or recipe.fields[name].type not in ("str", "flags"):
-                yield f"the codec {way.codec} needs a text or flags as {name!r}"
+            if name not in recipe.fields or recipe.fields[name].type not in LATE:
+                yield f"the codec {way.codec} needs a text, flags or sizes as {name!r}"
 
 
 def _formulas(field: Field, recipe: Recipe) -> Iterator[str]:

@@ -33,4 +33,5 @@ class Codec:
     types: tuple[str, ...]  # of the fields it serves
     keys: tuple[str, ...] = ("any",)  # of each key's value, a row of fieldtypes.TYPES, or "any"
     needs: Mapping[str, str] = field(default_factory=dict)  # other fields, and what they may be
-    writes_with: tuple[str, ...] = ()  # texts and flags that write alone takes: they may come later
+    # Texts, flags and sizes that write alone takes: they may come later.
+    writes_with: tuple[str, ...] = ()

@@ -108,6 +108,30 @@ def _by_layer(shape: tuple[int, ...]) -> TensorCodec:
 CONTEXTS = (8192, *(1 << power for power in range(4, 21)))
 
 
+def proportional_factors(_tensor: Computed, values: Values) -> Vector:
+    """Divisors of frequencies, of which the first are rotated and others, by 1e30, stay."""
+    pairs = values["head_dim"] // 2
+    factors = np.full(pairs, STAYING, np.float32)
+    factors[: values["rope_pairs"]] = values["rope_factor"] or 1.0
+    return factors
+
+
+def _read_proportional(tensor: Computed, array: Vector, values: Values) -> dict[str, Any]:
+    """How many pairs are rotated, and what their frequencies are divided by."""
+    dim = values["head_dim"]
+    if len(array) * 2 != dim:
+        raise ValueError(f"needs {dim // 2} elements, one for each frequency, found {len(array)}")
+    turned = int(np.count_nonzero(array < STAYING))
+    if np.any(array[:turned] != array[0]) or np.any(array[turned:] < STAYING):
+        raise ValueError("needs one factor for the first frequencies, and 1e30 for others")
+    factor = None if turned == 0 or array[0] == 1 else float(str(array[0]))
+    return {**tensor.when, "rope_pairs": turned, "rope_factor": factor}
+
+
+STAYING = np.float32(1e30)
+PROPORTIONAL = ("rope_pairs", "rope_factor")
+
+
 # --- the table -----------------------------------------------------------------------------------
 
 TENSOR_CODECS: Mapping[str, TensorCodec] = {
@@ -125,6 +149,9 @@ TENSOR_CODECS: Mapping[str, TensorCodec] = {
         _read_llama3,
         LLAMA3,
         ("context_length", "head_dim", "rope_theta"),
+    ),
+    "proportional": TensorCodec(
+        PROPORTIONAL, proportional_factors, _read_proportional, PROPORTIONAL, ("head_dim",)
     ),
 }
 

@@ -79,7 +79,7 @@ def _leaves(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 # Tables below a longer key stay whole: their leaves would repeat it, and nest without end.
 MAX_PREFIX = 100
 # Reported as one key each, not leaf by leaf.
-WHOLE = IGNORED["hf"] | NEVER_IGNORED["hf"]
+WHOLE = IGNORED["hf"] | NEVER_IGNORED["hf"] | {"per_layer_config", "text_config.per_layer_config"}
 # No array that describes a network is longer: one value a layer, or a frequency.
 MAX_ARRAY = 1 << 16
 

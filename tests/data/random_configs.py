@@ -23,6 +23,13 @@ from tests.data.random_families import (
     UNSCALED,
 )
 from tests.data.random_latent_families import LATENT, LATENT_GRANTED
+from tests.data.random_layer_input_families import (
+    LAYER_INPUTS,
+    LAYER_INPUTS_GRANTED,
+    WHOLE,
+    published_shapes,
+    sayable_shapes,
+)
 from tests.data.random_options import (
     ACTIVATIONS,
     EPS,
@@ -264,6 +271,7 @@ FAMILIES: Mapping[str, Callable[[Draw], Config]] = {
     **LATENT,
     **ACTIVATED,
     **CHUNKED,
+    **LAYER_INPUTS,
 }
 
 VISION = {
@@ -373,7 +381,7 @@ ENCODERS: Mapping[str, Callable[[Draw], Config]] = {
     "electra": _electra,
 }
 """The families that give vectors of tokens, and no logits."""
-RECORDED = {**FAMILIES, "gemma3": _gemma3_vision, **CHUNKED_VISION, **ENCODERS}
+RECORDED = {**FAMILIES, "gemma3": _gemma3_vision, **CHUNKED_VISION, **WHOLE, **ENCODERS}
 """Every family that ``record_random.py`` records."""
 
 TANH = {"hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True}
@@ -396,6 +404,7 @@ GRANTED: Mapping[str, Config] = {
     **LATENT_GRANTED,
     **ACTIVATED_GRANTED,
     **CHUNKED_GRANTED,
+    **LAYER_INPUTS_GRANTED,
 }
 """What llama.cpp takes for granted of each family: other values are refused for GGUF."""
 
@@ -443,7 +452,7 @@ def sayable(model_type: str, config: Config) -> Config:
         whole = {**tables, "full_attention": kept} if "full_attention" in tables else kept
         config |= {"rope_parameters": whole}
     for key in ("layer_types", "no_rope_layers"):
-        if model_type not in LISTED:
+        if model_type not in (*LISTED, *LAYER_INPUTS):
             config.pop(key, None)
     if model_type in ("granite", "nemotron") or (
         model_type == "mixtral" and config["rope_parameters"]["rope_type"] in ("default", "linear")
@@ -484,6 +493,8 @@ def sayable(model_type: str, config: Config) -> Config:
     if model_type == "nemotron_h_moe":  # it knows no other MLPs where there are experts
         kinds = config["layers_block_type"]
         config["layers_block_type"] = ["moe" if kind == "mlp" else kind for kind in kinds]
+    if model_type in LAYER_INPUTS:
+        config = sayable_shapes(config)
     if model_type == "phi":
         config["intermediate_size"] = 4 * config["hidden_size"]
         config["num_key_value_heads"] = config["num_attention_heads"]
@@ -539,6 +550,8 @@ def published(newer: Config) -> Config:
     older = dict(newer)
     if "layers_block_type" in older and older["model_type"] == "nemotron_h":
         return _published_nemotron_h(older)
+    if "per_layer_config" in older:
+        return published_shapes(older)
     if older["model_type"] in NEWER_ALONE:
         return older
     table = dict(older.pop("rope_parameters", None) or {})

@@ -47,6 +47,7 @@ from tests.data.random_configs import (
     sayable,
 )
 from tests.data.random_families import WITHOUT_GGUF, type_of
+from tests.data.random_layer_input_families import LAYER_INPUTS, WHOLE
 from tests.data.record_gguf import convert
 from tests.data.seeded import (
     PADDED,
@@ -61,13 +62,15 @@ from tests.data.seeded import (
 HERE = Path(__file__).parent
 OUT = HERE / "random"
 POOL, CHOSEN = 300, 20
+ROUNDINGS = 1e-5
+"""Relative difference between float32 and float64 of configurations that are kept."""
 Shapes = dict[str, list[int]]
 # Of a configuration as it is written, what a class says of itself, and runs of transformers.
 UNSAID = ("transformers_version", "_name_or_path", "torch_dtype", "dtype", "use_cache")
 # It writes what it does not read: an infinity as a table.
 UNSAID += ("time_step_limit",)
 # llama.cpp knows RoBERTa's kin by its name, and no part that sees in the file of a language model.
-UNCONVERTED = ("gemma3", "llama4", "camembert", "xlm-roberta", "glm", *WITHOUT_GGUF)
+UNCONVERTED = ("gemma3", "llama4", *WHOLE, "camembert", "xlm-roberta", "glm", *WITHOUT_GGUF)
 
 # Names of classes in published configurations, where transformers has none of its own.
 ARCHITECTURES = {
@@ -133,6 +136,11 @@ def _flat(config: Config, prefix: str = "") -> Any:
 
 def norm_of(model_type: str) -> float:
     """What the weights of a family's norms are around."""
+    if model_type in (
+        *LAYER_INPUTS,
+        *WHOLE,
+    ):  # scores of normed heads are not scaled: these keep them small
+        return 0.5
     around_zero = "gemma" in model_type or model_type.startswith(("qwen3_next", "qwen3_5"))
     return 0.0 if around_zero else 1.0
 
@@ -169,13 +177,13 @@ class Peer:
         save_file(tensors(shapes, self.norm), file, {"format": "pt"})
         return written, shapes
 
-    def load(self) -> PreTrainedModel:
-        """The folder in float32.
+    def load(self, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
+        """The folder in a type, float32 for what is recorded.
 
         Raises:
             ValueError: If weights are missing.
         """
-        options = {"dtype": torch.float32, "experts_implementation": "eager"}
+        options = {"dtype": dtype, "experts_implementation": "eager"}
         model, told = self.auto.from_pretrained(self.folder, output_loading_info=True, **options)
         missing = [name for name in told["missing_keys"] if "pooler" not in str(name)]
         if missing or told["mismatched_keys"]:
@@ -190,6 +198,10 @@ class Peer:
         ids = torch.from_numpy(input_ids(LONGEST, size))
         with torch.no_grad():
             whole = self.load()(input_ids=ids, use_cache=False).logits.numpy()
+            if self.model_type in (*LAYER_INPUTS, *WHOLE):
+                wide = self.load(torch.float64)(input_ids=ids, use_cache=False).logits.numpy()
+                if np.abs(wide - whole).max() > ROUNDINGS * np.abs(wide).max():
+                    raise ValueError("float32 rounds too much for a comparison")
             model, cache, logits = self.load(), None, []
             name = cache_name(model)
             for part in torch.split(ids, [first] + [1] * (LONGEST - first), dim=1):
@@ -264,13 +276,13 @@ def rows(model_type: str, scratch: Path, checkout: Path) -> list[Config]:
         peer = Peer(model_type, scratch / str(index) / model_type)
         has_gguf = index % 2 == 0 and model_type not in UNCONVERTED
         config = sayable(model_type, drawn) if has_gguf else drawn
-        newer_alone = {*ENCODERS, "gemma3", *CHUNKED_VISION} - {"modernbert"}
+        newer_alone = {*ENCODERS, "gemma3", *CHUNKED_VISION, *WHOLE} - {"modernbert"}
         older = index % 4 >= 2 and model_type not in newer_alone
         try:
             written, shapes = peer.write(config, older=older)
             outputs = peer.outputs(written, first=1 + 7 * index % (LONGEST - 1))
         except Exception as error:  # whatever transformers raises is a refusal
-            print(f"{model_type}: {config}: {type(error).__name__} {error}"[:600])
+            print(f"{model_type}: {config}: {type(error).__name__} {error}"[-500:])
             continue
         made.append({"config": written, "tensors": folded(shapes), **outputs})
         if has_gguf:
