@@ -57,7 +57,7 @@ def attended_parts(
 def place_among(
     location: Location, length: Dim, window: int | None, *, chunked: bool = False
 ) -> Location:
-    """Where the first of as many queries stands among what :func:`attended_parts` gave for them.
+    """The place of the first of as many queries among what :func:`attended_parts` gave for them.
 
     ``window`` and ``chunked`` are as they are there, the former None where nothing is kept.
     """

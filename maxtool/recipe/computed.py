@@ -117,7 +117,7 @@ def proportional_factors(_tensor: Computed, values: Values) -> Vector:
 
 
 def _read_proportional(tensor: Computed, array: Vector, values: Values) -> dict[str, Any]:
-    """How many pairs are rotated, and what their frequencies are divided by."""
+    """The number of pairs that are rotated, and what their frequencies are divided by."""
     dim = values["head_dim"]
     if len(array) * 2 != dim:
         raise ValueError(f"needs {dim // 2} elements, one for each frequency, found {len(array)}")

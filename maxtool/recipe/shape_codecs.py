@@ -18,7 +18,7 @@ WINDOWS = {"sliding_layers": FLAGS_OR_NULL}
 
 
 def _windows(values: Values) -> Flags:
-    """Which layers have a window."""
+    """Flags of the layers that have a window."""
     flags: Flags | None = values["sliding_layers"]
     return (True,) * values["n_layers"] if flags is None else flags
 
@@ -31,7 +31,7 @@ def _of_kind(values: Values, *, is_local: bool) -> list[int]:
 
 
 def _of_tables(tables: Any, key: str, values: Values) -> Any:  # noqa: ANN401
-    """What the tables of single layers say of all layers without a window; null without such.
+    """The value that tables of single layers say of all layers without a window; null without such.
 
     Layers with a window must be as the rest of the configuration says.
     """
@@ -99,7 +99,7 @@ def _read_key_values(raws: Raws, values: Values) -> Any:  # noqa: ANN401
 
 
 def _key_values(flags: Flags | None, values: Values) -> bool | None:
-    """Whether all layers without a window have none; None where only some are so.
+    """Return whether all layers without a window have none; None where only some are so.
 
     Layers that attend to keys and values of others have none, whatever flags say.
     """
@@ -208,6 +208,12 @@ def _read_windows(raws: Raws, values: Values) -> Any:  # noqa: ANN401
     return [*flags[:-1], False] if isinstance(flags, list | tuple) and flags else flags
 
 
+def _write_windows(flags: Flags, values: Values) -> Raws:
+    if flags[-1]:
+        raise Unspellable
+    return LAYER_CODECS["layer_types_or_period"].write(flags, values)
+
+
 def _read_pairs(raws: Raws, values: Values) -> Any:  # noqa: ANN401
     """Read how many pairs are rotated from their share; all of them but with one scaling."""
     kind, share, theta = raws
@@ -239,6 +245,12 @@ def _read_factor(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
     if kind == "linear" and factor is None:
         raise Undefined("rope_type 'linear' needs a factor")
     return None if kind in (None, "default") or factor == 1 else factor
+
+
+def _write_factor(value: float | None, _values: Values) -> Raws:
+    if value == 1:
+        raise Unspellable
+    return None, value
 
 
 USUAL_SHARE = 0.25
@@ -277,7 +289,9 @@ SHAPE_CODECS: Mapping[str, Codec] = {
         WINDOWS,
     ),
     "first_width": Codec(_read_first, _write_first, ("int",), writes_with=("layer_widths",)),
-    "width_of_each": Codec(_read_widths, lambda _value, _values: (None,), ("ints",)),
+    "width_of_each": Codec(
+        _read_widths, lambda value, _: (None if value is None else [*value],), ("ints",)
+    ),
     "wider_where_shared": Codec(
         _read_doubled,
         _write_doubled,
@@ -285,13 +299,9 @@ SHAPE_CODECS: Mapping[str, Codec] = {
         ("bool",),
         {**SHAPES, "intermediate_size": NUMBER},
     ),
-    "windows_but_in_last": Codec(
-        _read_windows, LAYER_CODECS["layer_types_or_period"].write, ("flags",), ("any", "any")
-    ),
+    "windows_but_in_last": Codec(_read_windows, _write_windows, ("flags",), ("any", "any")),
     "share_of_pairs": Codec(
         _read_pairs, _write_pairs, ("count",), ("any", "float", "any"), {"head_dim": NUMBER}
     ),
-    "factor_of_rotation": Codec(
-        _read_factor, lambda value, _: (None, value), ("float",), ("any", "float")
-    ),
+    "factor_of_rotation": Codec(_read_factor, _write_factor, ("float",), ("any", "float")),
 }

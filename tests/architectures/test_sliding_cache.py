@@ -59,7 +59,7 @@ def test_a_text_read_in_parts(
 
 @pytest.mark.parametrize("window", thinned([1, 5, 16], 5))
 def test_layers_that_have_no_keys_of_their_own(window: int) -> None:
-    """They keep nothing, and see what the layer sees whose keys they attend to."""
+    """Keep nothing of them, and let them see what the layer sees whose keys they attend to."""
     changes = {"sliding_window": window, "kv_shared_layers": 3, "n_layers": 5}
     changes |= {"sliding_layers": (True, False, True, False, True)}
     model = build("decoder", CONFIG | SLIDING | changes, form=CacheLayout(slides=True))

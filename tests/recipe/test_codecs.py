@@ -53,6 +53,11 @@ VALUES: dict[str, Any] = {
     "n_experts": 4,
     "hidden_act": "gelu_tanh",
     "mlp": "gated",
+    "kv_shared_layers": 2,
+    "value_layers": (True, True, False, True, False, False),
+    "layer_widths": None,
+    "local_head_dim": 8,
+    "local_kv_heads": 4,
 }
 
 
@@ -181,6 +186,21 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "gpt_neo_windows": FLAGS,
     "gemma3_windows": periodic(),
     "smollm3_windows": FLAGS,
+    "windows_but_in_last": FLAGS.map(lambda flags: (*flags[:-1], False)),
+    "dim_without_window": SIZES,
+    "kv_heads_without_window": SIZES,
+    "kv_heads_of_windows": SIZES,
+    "kv_heads_of_others": SIZES,
+    # Layers that share keys and values have none of their own.
+    "keys_are_values": st.sampled_from([(True,) * 4, (True, True, False, True)]).map(
+        lambda own: (*own, False, False)
+    ),
+    "shared_by_place": st.sampled_from([0, 3]),
+    "first_width": SIZES,
+    "width_of_each": st.none(),
+    "wider_where_shared": st.sampled_from([None, (40, 40, 40, 40, 80, 80)]),
+    "share_of_pairs": st.integers(0, 8),
+    "factor_of_rotation": st.floats(1.5, 9.0),
     "patches_of_image": st.just(9),
     "layers_of_stages": st.just(6),
     "above_zero": st.booleans(),
@@ -197,6 +217,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
 NULLABLE = ("zero_is_null", "unscaled_attention", "longrope_attention", "window_if_switched")
 NULLABLE += ("labels_by_number", "labels_in_order", "unless_switched_off")
 NULLABLE += ("shared_experts", "shared_in_layers", "shared_experts_and_width")
+NULLABLE += ("width_of_each", "wider_where_shared")
 
 
 def test_every_codec_is_tested() -> None:
@@ -211,6 +232,10 @@ def undone(name: str, value: Any, values: dict[str, Any] = VALUES) -> Any:
     """Return a value once it was written, and read as its type."""
     raws = list(CODECS[name].write(value, values))
     assert len(raws) == len(CODECS[name].keys)
+    if name == "factor_of_rotation":  # another field's key, without which nothing is scaled
+        raws[0] = "proportional"
+    if name == "share_of_pairs":
+        raws[0] = "proportional"
     if name == "gemma3_windows" and any(value):  # another field's key, which it looks at
         raws[0] = VALUES["sliding_window"]
     read = CODECS[name].read(raws, values)
@@ -235,6 +260,8 @@ def test_values_of_other_codecs_are_written_or_refused(name: str, data: st.DataO
         read = undone(name, value)
     except Unspellable:
         return
+    if name == "keys_are_values":  # layers that share keys have no values, whatever flags say
+        read, value = read[:4], value[:4]
     assert same(read, value)
 
 
