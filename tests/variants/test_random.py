@@ -53,6 +53,7 @@ NEEDED = {
     "ministral3": {"rope_parameters"},
     "nemotron_h": {"layers_block_type"},
     "nemotron_h_moe": {"layers_block_type"},
+    "xglm": {"attention_heads"},
 }
 DECODERS = [family for family in RANDOM if family not in ENCODERS]
 STEP = 3
