@@ -32,8 +32,9 @@ def _linear_attention(
     rows, held = _begun(state, value, *further[0 if given is None else 1 :])
     sums, result = held.copy(), np.zeros(value.shape)
     query, key = (np.repeat(x, value.shape[2] // x.shape[2], axis=2) for x in (query, key))
+    faded = decay if decay.ndim == key.ndim else decay[..., None]
     for t in range(value.shape[1]):
-        sums = sums * decay[:, t, :, None, None]
+        sums = sums * faded[:, t, ..., None]
         new = value[:, t]
         if given is not None:
             told = np.einsum("bhkv,bhk->bhv", sums, key[:, t])

@@ -86,28 +86,39 @@ def scanned(query: Array, key: Array, value: Array, decay: Array, beta: Array | 
         held = np.zeros((key.shape[2], value.shape[2]))
         q, k = (x[:, head // shared].astype("f8") for x in (query, key))
         for t, new in enumerate(value[:, head].astype("f8")):
-            held *= decay[t, head]
+            held *= decay[t, head, ..., None]
             share = 1 if beta is None else beta[t, head]
             held += share * np.outer(k[t], new - (0 if beta is None else k[t] @ held))
             result[t, head] = q[t] @ held
     return result
 
 
-def tokens(key_heads: int, heads: int, key_dim: int, value_dim: int, seq: int = 7) -> list[Array]:
+def tokens(
+    key_heads: int,
+    heads: int,
+    key_dim: int,
+    value_dim: int,
+    seq: int = 7,
+    *,
+    by_channel: bool = False,
+) -> list[Array]:
     """Queries, keys, values, decays and betas of two texts."""
     query, key = (normal(seed, 2, seq, key_heads, key_dim) / key_dim**0.5 for seed in (0, 1))
     random = np.random.default_rng(3)
-    decay, beta = (random.random((2, seq, heads), dtype="f4") for _ in range(2))
+    channels = (key_dim,) if by_channel else ()
+    decay = random.random((2, seq, heads, *channels), dtype="f4")
+    beta = random.random((2, seq, heads), dtype="f4")
     return [query, key, normal(2, 2, seq, heads, value_dim), decay, beta]
 
 
 @pytest.mark.parametrize("sizes", [(1, 4, 7, 20), (2, 2, 16, 37)], ids=["1-4-7-20", "2-2-16-37"])
 @pytest.mark.parametrize("lengths", [(7,), (1,) * 7, (2, 1, 4)])
 @pytest.mark.parametrize("has_beta", [True, False])
+@pytest.mark.parametrize("by_channel", [True, False])
 def test_a_scan_in_pieces(
-    sizes: tuple[int, int, int, int], lengths: tuple[int, ...], has_beta: bool
+    sizes: tuple[int, int, int, int], lengths: tuple[int, ...], has_beta: bool, by_channel: bool
 ) -> None:
-    *operands, beta = tokens(*sizes)
+    *operands, beta = tokens(*sizes, by_channel=by_channel)
     _, heads, key_dim, value_dim = sizes
     state = Tensor(np.full((2, heads, key_dim, value_dim), np.nan, "f4"))
     first, parts = 0, []
@@ -125,10 +136,11 @@ def test_a_scan_in_pieces(
 
 
 @pytest.mark.parametrize("slots", [False, True])
-def test_the_scan_of_gpus(slots: bool) -> None:
+@pytest.mark.parametrize("by_channel", [False, True])
+def test_the_scan_of_gpus(slots: bool, by_channel: bool) -> None:
     """The interpreter of kernels runs it; a text begins, and another one goes on."""
     sizes = dict(zip(("key_heads", "heads", "key_dim", "value_dim"), (2, 4, 5, 9), strict=True))
-    *operands, beta = tokens(*sizes.values(), seq=3)
+    *operands, beta = tokens(*sizes.values(), seq=3, by_channel=by_channel)
     held = normal(4, 3 if slots else 2, 4, 5, 9)
     numbers = [np.array(values, "i4") for values in (([5, 0], [2, 1]) if slots else ([5],))]
     state, y = held.copy(), np.full_like(operands[2], np.nan)
@@ -139,6 +151,7 @@ def test_the_scan_of_gpus(slots: bool) -> None:
         updated=(0,),
         **sizes,
         delta=True,
+        by_channel=by_channel,
         slots=slots,
     )
     at = dict(zip(("position", "slot"), map(Tensor, numbers), strict=False))
@@ -184,6 +197,7 @@ HEADS, DECAY, SUMS = kind("b", "s", 2, 3), kind("b", "s", 2), kind("b", 2, 3, 3)
         ([HEADS, kind("b", "s", 1, 3), HEADS, DECAY, SUMS, AT], r"queries are as keys"),
         ([HEADS, HEADS, kind("b", "s", 3, 3), DECAY, SUMS, AT], r"heads are a multiple"),
         ([HEADS, HEADS, HEADS, kind("b", "s", 1), SUMS, AT], r"\[batch, seq, heads\]"),
+        ([HEADS, HEADS, HEADS, kind("b", "s", 2, 4), SUMS, AT], r"decay \[..., key_dim\]"),
         ([HEADS, HEADS, HEADS, DECAY, kind("b", 2, 3, 4), AT], r"key_dim, value_dim\]"),
         ([HEADS, HEADS, HEADS, DECAY, kind(1, 2, 3, 3), AT], r"the batch of x"),
         ([HEADS, HEADS, HEADS, DECAY, SUMS, kind(2, dtype=DType.int32)], r"int32\[1\]"),

@@ -287,7 +287,7 @@ CASES = [
             floats(2, 6, 2, 3),
             floats(2, 6, 2, 3),
             floats(2, 6, 4, 5),
-            np.abs(floats(2, 6, 4)) / 4,
+            np.abs(floats(2, 6, 4, *channels)) / 4,
             *([floats(2, 6, 4)] if has_beta else []),
             *where,
             call=lambda state, q, k, v, decay, *rest, has_beta=has_beta: list(
@@ -298,6 +298,7 @@ CASES = [
                 )
             ),
         )
+        for channels in ((), (3,))
         for has_beta in (True, False)
         for rows, *where in ((2, whole(0, dtype="i4")), (5, *SLOTS))
     ),

@@ -18,16 +18,19 @@ def linear_attention(
     key_dim: int,
     value_dim: int,
     delta: bool,
+    by_channel: bool = False,
     slots: bool = False,
 ) -> b.PrimFunc:
     """Build the scan of :func:`maxtool.graph.ops.linear_attention`, a token after the other.
 
     Parameters of the kernel: state[rows, heads, key_dim, value_dim], changed in place; query and
     key[batch, seq, key_heads, key_dim], value[batch, seq, heads, value_dim], decay[batch, seq,
-    heads], with ``delta`` beta like it, those of :class:`KeptState`, y like value; all float32 but
-    for the numbers. Columns of the state know nothing of each other: each is scanned by itself.
+    heads], ``by_channel`` of key_dim besides, with ``delta`` beta[batch, seq, heads], those of
+    :class:`KeptState`, y like value; all float32 but for the numbers. Columns of the state know
+    nothing of each other: each is scanned by itself.
     """
     name = f"linear_attention_{heads}_{key_dim}_{value_dim}{'_delta' if delta else ''}"
+    name += "_by_channel" if by_channel else ""
     with b.kernel(f"{name}{'_slots' if slots else ''}") as kernel:
         batch, seq = kernel.dim("batch"), kernel.dim("seq")
         rows = kernel.dim("slots") if slots else batch
@@ -36,7 +39,8 @@ def linear_attention(
             kernel.argument(name, (batch, seq, key_heads, key_dim)) for name in ("query", "key")
         )
         value = kernel.argument("value", (batch, seq, heads, value_dim))
-        decay = kernel.argument("decay", (batch, seq, heads))
+        channels = (key_dim,) if by_channel else ()
+        decay = kernel.argument("decay", (batch, seq, heads, *channels))
         beta = kernel.argument("beta", (batch, seq, heads)) if delta else None
         kept = KeptState(kernel, batch, rows, slots=slots)
         y = kernel.argument("y", (batch, seq, heads, value_dim))
@@ -61,10 +65,11 @@ def linear_attention(
 
             each(load)
             with T.serial(seq) as s:
-                factor = b.let(decay[at, s, head])
+                whole = None if by_channel else b.let(decay[at, s, head])
                 clear()
 
                 def fade(j: b.Expr) -> None:
+                    factor = decay[at, s, head, j] if whole is None else whole
                     faded = b.load(sums, (j, 0), width) * b.splat(factor, width)
                     b.store(sums, faded, (j, 0), width)
                     if beta is not None:

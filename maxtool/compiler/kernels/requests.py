@@ -176,6 +176,7 @@ class LinearAttention(Request):
     key_dim: int
     value_dim: int
     delta: bool  # whether what the state gives for a key is replaced in part
+    by_channel: bool = False  # whether each channel of keys has a decay of its own
     slots: bool = False  # whether each row says which one of the state is its own
 
 

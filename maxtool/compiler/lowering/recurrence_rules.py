@@ -45,6 +45,7 @@ def _linear_attention(node: Node) -> LinearAttention:
         key_dim=key_dim,
         value_dim=value_dim,
         delta=len(floats) > 5,
+        by_channel=floats[4].rank == key.rank,
         slots=len(node.inputs) - len(floats) > 1,
     )
 

@@ -88,8 +88,9 @@ def _infer_linear_attention(
     *others, key_heads, key_dim = require_heads(key)
     require(query.shape == key.shape and others == outer, "queries are as keys, of the same tokens")
     require(key_heads != 0 and int(heads) % int(key_heads) == 0, "heads are a multiple of key's")
-    fits = all(kind.shape == [*outer, heads] for kind in factors)
-    require(fits, "decay and beta are [batch, seq, heads]")
+    by_head, by_channel = [*outer, heads], [*outer, heads, key_dim]
+    fits = decay.shape in (by_head, by_channel) and all(x.shape == by_head for x in factors[1:])
+    require(fits, "decay and beta are [batch, seq, heads], decay [..., key_dim] too")
     kept = [heads, key_dim, value_dim]
     fits = state.rank == 4 and state.shape[1:] == kept
     require(fits, "the state is [batch, heads, key_dim, value_dim]")
@@ -112,17 +113,18 @@ def linear_attention(
 
     ``S = decay * S + outer(key, value)``, ``y = query @ S``, token by token. With ``beta`` it is
     the gated delta rule (Yang et al. 2024, arXiv:2412.06464): what is added is
-    ``outer(key, beta * (value - key @ (decay * S)))``.
+    ``outer(key, beta * (value - key @ (decay * S)))``. Each channel of keys, which is a row of the
+    state, may have a decay of its own (Kimi Delta Attention, arXiv:2510.26692).
 
     Args:
         query: float32 ``[batch, seq, key_heads, key_dim]``.
         key: Likewise; each head of both serves several neighbouring heads of values.
         value: float32 ``[batch, seq, heads, value_dim]``.
-        decay: float32 ``[batch, seq, heads]``.
+        decay: float32 ``[batch, seq, heads]``, or ``[batch, seq, heads, key_dim]``.
         state: float32 ``[batch, heads, key_dim, value_dim]``, written as that of
             :func:`causal_conv1d` is, and zeros at position 0.
         position: int32 ``[1]``, or ``[batch]`` with slots.
-        beta: Like ``decay``.
+        beta: float32 ``[batch, seq, heads]``.
         slot: As there.
 
     Returns:
