@@ -27,7 +27,7 @@ POSITIVE = (
     " state_value_dim source_positions embed_size expert_group_best latent_size query_latent_size"
     " relative_buckets relative_distance plain_dim value_dim attention_in_scale key_scale"
     " attention_out_scale mixer_in_scale mixer_out_scale max_length step_rank local_head_dim"
-    " local_kv_heads router_scale layer_embed_size layer_embed_rows"
+    " local_kv_heads router_scale layer_embed_size layer_embed_rows gate_rank"
 )
 # Sizes of attention, which are needed where a layer has it.
 ATTENTION = ("n_heads", "n_kv_heads", "head_dim")
@@ -52,6 +52,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "state_act": ACTS,
     "mixer": ("convolution", "delta", "mamba", "selective"),
     "state_norm": ("gated", "before", "none"),
+    "state_decay": ("head", "channel"),
+    "state_gate": ("silu", "sigmoid"),
     "scan_norm": ("none", "plain", "rms"),
     "position": ("rope", "learned", "sinusoidal", "alibi", "relative", "none"),
     "rope_scaling": ("none", "linear", "dynamic", "llama3", "yarn", "longrope", "proportional"),
@@ -249,10 +251,24 @@ def _mixers(config: DecoderConfig) -> Iterator[str]:
         yield f"state_heads {heads} is not a multiple of state_key_heads {key_heads}"
 
 
+# Options of some mixers alone: what asks for nothing, and of which.
+OF_MIXERS: dict[str, tuple[object, tuple[str, ...]]] = {
+    "scan_norm": ("none", ("selective",)),
+    "step_rank": (None, ("selective", "delta")),
+    "gate_rank": (None, ("delta",)),
+    "state_decay": ("head", ("delta",)),
+    "state_gate": ("silu", ("delta",)),
+}
+
+
+def _of_mixers(config: DecoderConfig) -> Iterator[str]:
+    for name, (nothing, mixers) in OF_MIXERS.items():
+        if (asked := getattr(config, name)) != nothing and config.mixer not in mixers:
+            words = " and ".join(map(repr, mixers))
+            yield f"{name} {asked!r} with mixer {config.mixer!r}: it is for {words} alone"
+
+
 def _scans(config: DecoderConfig) -> Iterator[str]:
-    for name, nothing in (("scan_norm", "none"), ("step_rank", None)):
-        if (asked := getattr(config, name)) != nothing and config.mixer != "selective":
-            yield f"{name} {asked!r} with mixer {config.mixer!r}: it is for 'selective' alone"
     if config.scan_eps is not None and config.scan_norm == "none":
         yield f"scan_eps {config.scan_eps} needs scan_norm"
 
@@ -302,6 +318,7 @@ RULES: tuple[Rule, ...] = (
     *rope_checks.RULES,
     _norms_and_windows,
     _mixers,
+    _of_mixers,
     _scans,
     _biased,
     _source,

@@ -26,7 +26,7 @@ def _latents(config: DecoderConfig) -> Iterator[str]:
     if config.n_kv_heads != config.n_heads:
         heads = f"n_kv_heads {config.n_kv_heads} and n_heads {config.n_heads}"
         yield f"{heads} with latent_size: each head of queries makes keys of its own"
-    if config.position != "rope":
+    if config.position not in ("rope", "none"):
         yield f"position {config.position!r} with latent_size"
     if config.plain_dim is None:
         yield "latent_size needs plain_dim"

@@ -12,7 +12,8 @@ class LatentOptions(DecoderSizes):
     """Options of keys and values that are made of one latent, which is what a cache holds.
 
     Heads of queries and keys have ``plain_dim`` elements that know of no position, those of keys
-    made of the latent, and ``rotary_dim`` more that are rotated, in a key that all heads share.
+    made of the latent, and ``rotary_dim`` more that are rotated where positions are, in a key that
+    all heads share.
     """
 
     # Width of the latent that keys and values are made of; None where they have projections of

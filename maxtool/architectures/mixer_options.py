@@ -35,9 +35,15 @@ class MixerOptions(DecoderSizes):
     # Where a state space has its norm: ``gated``, of what is gated already; ``before``, before the
     # gate; or ``none``.
     state_norm: str = "gated"
-    # Of ``selective``: how many numbers steps are made of, and whether these, queries and keys have
-    # norms: ``none``, ``plain``, without weights, or ``rms``; what these add to the mean of
-    # squares, which is ``norm_eps`` when None.
+    # Of ``delta``: what decays by itself, a ``head`` or each ``channel`` of its keys (Kimi Linear);
+    # the activation of gates, ``silu`` or ``sigmoid``, and how many numbers they are made of, those
+    # of the layer's input when None.
+    state_decay: str = "head"
+    state_gate: str = "silu"
+    gate_rank: int | None = None
+    # Of ``selective`` and ``delta``: how many numbers steps are made of; of the first, whether
+    # these, queries and keys have norms: ``none``, ``plain``, without weights, or ``rms``; what
+    # these add to the mean of squares, which is ``norm_eps`` when None.
     step_rank: int | None = None
     scan_norm: str = "none"
     scan_eps: float | None = None

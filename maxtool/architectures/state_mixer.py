@@ -16,12 +16,23 @@ from maxtool.nn import Linear
 Heads = tuple[Tensor, Tensor, Tensor]
 
 
+def through(
+    rank: int | None, in_dim: int, out_dim: int, dtype: DType, has_bias: bool
+) -> tuple[Linear | None, Linear]:
+    """A projection, and one to ``rank`` numbers before it unless that is None."""
+    if rank is None:
+        return None, Linear(in_dim, out_dim, dtype, has_bias=has_bias)
+    return Linear(in_dim, rank, dtype), Linear(rank, out_dim, dtype, has_bias=has_bias)
+
+
 class StateMixer(CachedModule):
     """Queries, keys and values, each behind a convolution over time, and a state of them.
 
     Attributes:
-        rate: ``[heads]``, float32, below 0: how fast a head forgets.
-        step_bias: ``[heads]``, float32: of the projection by which tokens say how far.
+        rate: ``[heads]``, float32, below 0: how fast a head forgets; ``[heads, 1]`` where each
+            channel of keys does so by itself.
+        step_bias: float32, of the projection by which tokens say how far: a number for each head,
+            or for each of its channels of keys.
     """
 
     def __init__(self, config: DecoderConfig, dtype: DType, form: CacheLayout) -> None:
@@ -31,12 +42,15 @@ class StateMixer(CachedModule):
         self.key_dim, self.value_dim = config.state_key_dim or 0, config.state_value_dim or 0
         keys, self.width = self.key_heads * self.key_dim, self.heads * self.value_dim
         self.q, self.k = (Linear(hidden, keys, dtype, has_bias=has_bias) for _ in range(2))
-        self.v, self.gate = (Linear(hidden, self.width, dtype, has_bias=has_bias) for _ in range(2))
-        self.step = Linear(hidden, self.heads, dtype, has_bias=has_bias)
+        self.v = Linear(hidden, self.width, dtype, has_bias=has_bias)
+        self.by_channel = config.state_decay == "channel"
+        steps = self.heads * (self.key_dim if self.by_channel else 1)
+        self.gate_low, self.gate = through(config.gate_rank, hidden, self.width, dtype, has_bias)
+        self.step_low, self.step = through(config.step_rank, hidden, steps, dtype, has_bias)
         self.q_conv, self.k_conv = (TimeConvolution(taps, keys, config.conv_bias) for _ in range(2))
         self.v_conv = TimeConvolution(taps, self.width, config.conv_bias)
-        self.rate = Weight("rate", DType.float32, (self.heads,))
-        self.step_bias = Weight("step_bias", DType.float32, (self.heads,))
+        self.rate = Weight("rate", DType.float32, (self.heads, *([1] * self.by_channel)))
+        self.step_bias = Weight("step_bias", DType.float32, (steps,))
         self.out = Linear(self.width, hidden, dtype, has_bias=has_bias)
         self.activation = ACTIVATIONS[config.state_act or config.hidden_act]
         self.form = form

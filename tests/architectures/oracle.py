@@ -346,8 +346,9 @@ class Oracle:
         )
         q, k = (one / np.sqrt((one**2).sum(-1, keepdims=True) + 1e-6) for one in (q, k))
         v = v.reshape(len(x), c.state_heads, -1)
-        step = np.logaddexp(0, self._linear(at + "step", x) + self.w[at + "step_bias"])
-        decay = np.exp(self.w[at + "rate"] * step)[:, :, None, None]
+        steps = self._linear(at + "step", self._low(at + "step_low", x, c.step_rank))
+        steps = np.logaddexp(0, steps + self.w[at + "step_bias"]).reshape(len(x), c.state_heads, -1)
+        decay = np.exp(self.w[at + "rate"].reshape(-1, 1) * steps)[..., None]
         beta = 1 / (1 + np.exp(-self._linear(at + "beta", x)))[:, :, None]
         held, rows = np.zeros((c.state_heads, c.state_key_dim, c.state_value_dim)), []
         for t in range(len(x)):
@@ -356,8 +357,13 @@ class Oracle:
             held = held + np.einsum("hk,hv->hkv", k[t], new)
             rows.append(np.einsum("hkv,hk->hv", held, q[t]) * c.state_key_dim**-0.5)
         mixed = self._norm(at + "norm", np.stack(rows), "rms").reshape(len(x), -1)
-        gate = self._linear(at + "gate", x)
-        return self._linear(at + "out", mixed * gate / (1 + np.exp(-gate)))
+        gate = self._linear(at + "gate", self._low(at + "gate_low", x, c.gate_rank))
+        share = 1 / (1 + np.exp(-gate))
+        gated = mixed * share * (gate if c.state_gate == "silu" else 1)
+        return self._linear(at + "out", gated)
+
+    def _low(self, name: str, x: Array, rank: int | None) -> Array:
+        return x if rank is None else self._linear(name, x)
 
     def _mamba(self, at: str, x: Array) -> Array:
         c, at = self.c, at + "mamba."

@@ -230,6 +230,13 @@ CASES: dict[str, dict[str, Any]] = {
         "temperature": 0.8,
         "temperature_context": 3,
     },
+    "latents without positions": {
+        "position": "none",
+        "latent_size": 9,
+        "plain_dim": 5,
+        "rotary_dim": 5,
+        "n_kv_heads": 3,
+    },
     "groups by their best": {
         "n_experts": 6,
         "n_experts_used": 3,
@@ -324,6 +331,8 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
     chosen |= {
         "rope_scaling": "none",
         "state_norm": "gated",
+        "state_decay": "head",
+        "state_gate": "silu",
         "scan_norm": "none",
         "state_act": None,
         "pooling": None,
