@@ -11,6 +11,7 @@ from typing import Any
 
 from maxtool.recipe.codec_type import NUMBER, NUMBER_OR_NULL, Codec, Raws, Unspellable
 from maxtool.recipe.expressions import Undefined, Values, is_number, same
+from maxtool.recipe.keys import short
 
 
 def _read_size(raws: Raws, values: Values) -> Any:  # noqa: ANN401
@@ -39,6 +40,30 @@ def _write_heads(value: int, values: Values) -> Raws:
     if value != values["n_heads"]:
         raise Unspellable
     return (1,)
+
+
+def _read_key_size(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Read the width of the latent beside that of keys; nothing looks at the other one."""
+    size, keys, _ = raws
+    return _read_size([size, keys, None], values)
+
+
+def _write_key_size(value: int, values: Values) -> Raws:
+    """Write what published configurations say of a head of values: the width shared out."""
+    return value, value + values["rotary_dim"], values["hidden_size"] // values["n_heads"]
+
+
+SHARED = {1: True, 0: False}
+
+
+def _read_shared(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
+    """Read the layers with a key that all heads share."""
+    (counts,) = raws
+    if not isinstance(counts, list | tuple):
+        return None if counts == 1 else counts
+    if any(count not in SHARED for count in counts):
+        raise Undefined(f"layers have {short(counts)} heads of keys: 1 or none is supported")
+    return [SHARED[count] for count in counts]
 
 
 def _read_plain(raws: Raws, values: Values) -> Any:  # noqa: ANN401
@@ -80,6 +105,18 @@ LATENT_CODECS: Mapping[str, Codec] = {
         types=("int",),
         keys=("int", "any", "any"),
         needs={"rotary_dim": NUMBER},
+    ),
+    "latent_size_of_keys": Codec(
+        read=_read_key_size,
+        write=_write_key_size,
+        types=("int",),
+        keys=("int", "any", "any"),
+        needs={"rotary_dim": NUMBER, "hidden_size": NUMBER, "n_heads": NUMBER},
+    ),
+    "layers_with_shared_head": Codec(
+        read=_read_shared,
+        write=lambda flags, _: ([int(flag) for flag in flags],),
+        types=("flags",),
     ),
     "alike_mscale": Codec(
         read=lambda _raws, values: values["rope_mscale_all_dim"],

@@ -42,6 +42,34 @@ def _read_linear(raws: Raws, values: Values) -> Any:  # noqa: ANN401
     return _read_attention([None, listed], values, LINEAR)
 
 
+def _read_numbered(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Read the kind of each layer, or the numbers of both kinds, or where there are none one in 4."""
+    listed, *numbers = raws
+    if numbers == [None, None]:
+        layers = range(values["n_layers"])
+        unsaid = tuple(layer > 0 and layer % KIMI_PERIOD == 0 for layer in layers)
+        return unsaid if listed is None else _read_linear([listed, None], values)
+    flags = _partitioned(numbers, values["n_layers"])
+    if listed is not None and _read_linear([listed, None], values) != list(flags):
+        raise Undefined("the kinds of layers are not those of the lists of numbers")
+    return flags
+
+
+def _partitioned(numbers: Raws, layers: int) -> Flags:
+    """Flags of the layers of the first list; each layer is in one of both, counted from 1."""
+    both = [each if isinstance(each, list | tuple) else [] for each in numbers]
+    named = [number for each in both for number in each]
+    if len(named) != layers or any(number not in named for number in range(1, layers + 1)):
+        raise Undefined(f"{short(both)} are not the numbers of {layers} layers, each once")
+    return tuple(number in both[0] for number in range(1, layers + 1))
+
+
+def _write_numbered(flags: Flags, _values: Values) -> Raws:
+    kinds = (True, False)
+    numbers = [[n for n, flag in enumerate(flags, 1) if flag == kind] for kind in kinds]
+    return (None, *numbers)
+
+
 def _read_mamba(raws: Raws, values: Values) -> Any:  # noqa: ANN401
     """Read the kind of each layer, or the numbers of those with attention, of which may be none."""
     flags = _read_attention(raws, values, STATE_SPACES)
@@ -194,6 +222,7 @@ def _write_offset_of_experts(flags: Flags, values: Values) -> Raws:
 
 
 QWEN3_NEXT_PERIOD = 4
+KIMI_PERIOD = 4  # of layers with attention, of which the first is none
 
 MIXER_CODECS: Mapping[str, Codec] = {
     "layers_of_attention": Codec(
@@ -237,6 +266,12 @@ MIXER_CODECS: Mapping[str, Codec] = {
         write=lambda flags, _: (_listed_kinds(flags, "linear_attention"), None),
         types=("flags",),
         keys=("any", "any"),
+    ),
+    "linear_layers_by_number": Codec(
+        read=_read_numbered,
+        write=_write_numbered,
+        types=("flags",),
+        keys=("any", "any", "any"),
     ),
     # llama.cpp's converter writes the same period beside any list, which is what counts.
     "recurrent_layers_or_period": Codec(

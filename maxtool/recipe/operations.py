@@ -121,6 +121,14 @@ def _unsqueezed_shape(shape: Shape, params: Params) -> Shape:
     return (*shape[:axis], 1, *shape[axis:])
 
 
+def _ranked_shape(shape: Shape, params: Params) -> Shape:
+    """The shape in ``rank`` dimensions: what it has more or fewer are ones before the others."""
+    more = params["rank"] - len(shape)
+    if any(size != 1 for size in shape[: max(-more, 0)]):
+        raise MisshapenWeight(f"{shape} has more than {params['rank']} dimensions that are not 1")
+    return (1,) * more + shape[max(-more, 0) :]
+
+
 def _apart(array: Array, params: Params) -> Array:
     axis, count = params["axis"], params["count"]
     return array.reshape(*array.shape[:axis], count, -1, *array.shape[axis + 1 :])
@@ -317,6 +325,14 @@ OPERATIONS: Mapping[str, Operation] = {
         inverse="squeeze",
         whole_rows=lambda params, ndim: bool(params["axis"] < ndim),
         recipe=False,
+    ),
+    "leading_ones": Operation(
+        params={"rank": "size", "stored": "size"},
+        apply=_each(lambda array, params: array.reshape(_ranked_shape(array.shape, params))),
+        shapes=_each(_ranked_shape),
+        inverse="leading_ones",
+        undoing=lambda params: {"rank": params["stored"], "stored": params["rank"]},
+        whole_rows=lambda params, _ndim: params["rank"] > 1 and params["stored"] > 1,
     ),
     "split_axis": Operation(
         params=STACK,

@@ -452,7 +452,7 @@ def sayable(model_type: str, config: Config) -> Config:
         whole = {**tables, "full_attention": kept} if "full_attention" in tables else kept
         config |= {"rope_parameters": whole}
     for key in ("layer_types", "no_rope_layers"):
-        if model_type not in (*LISTED, *LAYER_INPUTS):
+        if model_type not in (*LISTED, *LAYER_INPUTS, "kimi_linear"):
             config.pop(key, None)
     if model_type in ("granite", "nemotron") or (
         model_type == "mixtral" and config["rope_parameters"]["rope_type"] in ("default", "linear")
@@ -468,6 +468,10 @@ def sayable(model_type: str, config: Config) -> Config:
         config["intermediate_size"] = shared * config["num_key_value_heads"]
     if model_type == "hunyuan_v1_moe" and not isinstance(config["moe_topk"], list):
         config["moe_topk"] = [config["moe_topk"]] * config["num_hidden_layers"]
+    if model_type == "kimi_linear":
+        kinds = config["mlp_layer_types"]
+        config["mlp_layer_types"] = sorted(kinds)  # dense ones first
+        config["linear_num_heads"] = config["num_attention_heads"]
     if model_type == "glm4_moe_lite":
         config["mlp_layer_types"] = ["dense", *["sparse"] * (config["num_hidden_layers"] - 1)]
     if model_type == "exaone_moe":
@@ -476,7 +480,7 @@ def sayable(model_type: str, config: Config) -> Config:
         config["first_k_dense_replace"] = first
     if "linear_key_head_dim" in config:
         config["linear_value_head_dim"] = config["linear_key_head_dim"]
-    if model_type in LATENT and "mscale" in config["rope_parameters"]:
+    if model_type in LATENT and "mscale" in config.get("rope_parameters", {}):
         same = {"mscale": config["rope_parameters"]["mscale_all_dim"]}
         config["rope_parameters"] = config["rope_parameters"] | same
     if model_type == "ministral3":
@@ -545,9 +549,44 @@ def _published_nemotron_h(older: Config) -> Config:
     return kept | {"hybrid_override_pattern": pattern, "num_hidden_layers": len(pattern)}
 
 
+def _published_kimi_linear(older: Config) -> Config:
+    kinds, dense = older.pop("layer_types"), older.pop("mlp_layer_types")
+    listed = {
+        name: [number for number, one in enumerate(kinds, 1) if one == kind]
+        for name, kind in (("full_attn_layers", "full"), ("kda_layers", "linear"))
+        for kind in (f"{kind}_attention",)
+    }
+    names = {
+        "linear_head_dim": "head_dim",
+        "linear_num_heads": "num_heads",
+        "linear_conv_kernel_dim": "short_conv_kernel_size",
+    }
+    sizes = {name: older.pop(key) for key, name in names.items()}
+    first = dense.count("dense")
+    said = {"mlp_layer_types": dense} if dense != sorted(dense) else {}
+    return (
+        older
+        | said
+        | {
+            "head_dim": older["hidden_size"] // older["num_attention_heads"],
+            "first_k_dense_replace": first,
+            "linear_attn_config": listed | sizes,
+            "mla_use_nope": True,
+            "moe_layer_freq": 1,
+            "moe_router_activation_func": "sigmoid",
+            "num_nextn_predict_layers": 0,
+            "rope_scaling": None,
+            "rope_theta": 10000.0,
+            "use_grouped_topk": True,
+        }
+    )
+
+
 def published(newer: Config) -> Config:
     """The same configuration in the keys of transformers 4, as most checkpoints have it."""
     older = dict(newer)
+    if older["model_type"] == "kimi_linear":
+        return older if "linear_attn_config" in older else _published_kimi_linear(older)
     if "layers_block_type" in older and older["model_type"] == "nemotron_h":
         return _published_nemotron_h(older)
     if "per_layer_config" in older:

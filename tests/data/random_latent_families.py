@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.data.random_expert_families import grouped
 from tests.data.random_families import SILU
-from tests.data.random_options import FLAGS, Config, Draw, usual, without
+from tests.data.random_options import FLAGS, LONGEST, Config, Draw, renamed, usual, without
 
 RANKS = st.integers(2, 17)
 WIDTHS = st.integers(1, 9)
@@ -66,11 +66,42 @@ def _minicpm3(draw: Draw) -> Config:
     return config | ({"v_head_dim": None} if draw(FLAGS) else {})
 
 
+def _kimi_linear(draw: Draw) -> Config:
+    config = _in_groups(draw, _latent(draw))
+    names = {
+        "n_routed_experts": "num_experts",
+        "n_group": "num_expert_group",
+        "num_experts_per_tok": "num_experts_per_token",
+        "n_shared_experts": "num_shared_experts",
+        "norm_topk_prob": "moe_renormalize",
+        "max_position_embeddings": "model_max_length",
+    }
+    layers = max(2, config["num_hidden_layers"])
+    # Transformers counts tokens by a layer with attention, and is told by one without.
+    attends = draw(st.sets(st.integers(0, layers - 1), min_size=1, max_size=layers - 1))
+    kinds = ["full_attention" if n in attends else "linear_attention" for n in range(layers)]
+    first = config["first_k_dense_replace"]
+    dense = [n < first if draw(FLAGS) else draw(FLAGS) for n in range(layers)]
+    unknown = ("first_k_dense_replace", "rope_parameters", "tie_word_embeddings")
+    return without(renamed(config, names), *unknown) | {
+        "model_max_length": draw(st.integers(LONGEST, 128)),
+        "num_hidden_layers": layers,
+        "layer_types": kinds,
+        "mlp_layer_types": ["dense" if flag else "sparse" for flag in dense],
+        # The norm of one number is its sign, and that of a few little else.
+        "hidden_size": 4 * config["hidden_size"],
+        "linear_head_dim": draw(st.integers(3, 9)),
+        "linear_num_heads": draw(st.integers(1, 4)),
+        "linear_conv_kernel_dim": draw(st.integers(2, 5)),
+    }
+
+
 LATENT: Mapping[str, Callable[[Draw], Config]] = {
     "deepseek_v2": _deepseek_v2,
     "deepseek_v3": _deepseek_v3,
     "glm4_moe_lite": _glm4_moe_lite,
     "minicpm3": _minicpm3,
+    "kimi_linear": _kimi_linear,
 }
 _GRANTED = SILU | {"attention_bias": False, "rms_norm_eps": 1e-6}
 LATENT_GRANTED: Mapping[str, Config] = {
@@ -80,4 +111,5 @@ LATENT_GRANTED: Mapping[str, Config] = {
     "minicpm3": _GRANTED
     | {"mlp_bias": False, "scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256}
     | {"q_lora_rank": 7, "v_head_dim": None},
+    "kimi_linear": _GRANTED | {"moe_renormalize": True, "num_expert_group": 1, "topk_group": 1},
 }

@@ -14,6 +14,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+import re
 import sys
 import tempfile
 import zlib
@@ -72,6 +73,9 @@ UNSAID += ("time_step_limit",)
 # llama.cpp knows RoBERTa's kin by its name, and no part that sees in the file of a language model.
 UNCONVERTED = ("gemma3", "llama4", *WHOLE, "camembert", "xlm-roberta", "glm", *WITHOUT_GGUF)
 
+# Families of which llama.cpp's converter reads published configurations alone.
+CONVERTED_OLDER = ("kimi_linear",)
+MLP_OF_EXPERTS = re.compile(r"\.block_sparse_moe\.((?:gate|up|down)_proj\.)")
 # Names of classes in published configurations, where transformers has none of its own.
 ARCHITECTURES = {
     "internlm3": "InternLM3ForCausalLM",
@@ -174,6 +178,8 @@ class Peer:
         with safe_open(file, "np") as opened:
             names = opened.keys()
             shapes = {name: opened.get_slice(name).get_shape() for name in names}
+        if older and self.model_type == "kimi_linear":  # transformers takes all MLPs for experts
+            shapes = {MLP_OF_EXPERTS.sub(r".mlp.\1", name): each for name, each in shapes.items()}
         save_file(tensors(shapes, self.norm), file, {"format": "pt"})
         return written, shapes
 
@@ -278,6 +284,7 @@ def rows(model_type: str, scratch: Path, checkout: Path) -> list[Config]:
         config = sayable(model_type, drawn) if has_gguf else drawn
         newer_alone = {*ENCODERS, "gemma3", *CHUNKED_VISION, *WHOLE} - {"modernbert"}
         older = index % 4 >= 2 and model_type not in newer_alone
+        older = older or (has_gguf and model_type in CONVERTED_OLDER)
         try:
             written, shapes = peer.write(config, older=older)
             outputs = peer.outputs(written, first=1 + 7 * index % (LONGEST - 1))

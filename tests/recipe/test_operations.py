@@ -87,6 +87,14 @@ def squeezes(draw: st.DrawFn, op: str) -> Case:
 
 
 @st.composite
+def ranks(draw: st.DrawFn, op: str) -> Case:
+    shape = draw(SHAPE)
+    ones = draw(st.integers(0, 2))
+    params = {"rank": max(1, len(shape)), "stored": len(shape) + ones}
+    return Step(op, params), [bits(draw, (1,) * ones + shape, admitted(draw, op))]
+
+
+@st.composite
 def axes(draw: st.DrawFn, op: str) -> Case:
     shape, count, size = draw(SHAPE), draw(DIM), draw(DIM)
     axis = draw(st.integers(0, len(shape)))
@@ -165,6 +173,7 @@ STRATEGIES: dict[str, Callable[[str], st.SearchStrategy[Case]]] = {
     "reshape": reshapes,
     "squeeze": squeezes,
     "unsqueeze": squeezes,
+    "leading_ones": ranks,
     "split_axis": axes,
     "merge_axes": axes,
     "divide": factors,
@@ -216,7 +225,7 @@ def test_shapes_and_types_are_known_beforehand(op: str, data: st.DataObject) -> 
     "op",
     [
         *("concat", "split", "stack", "unstack", "squeeze", "unsqueeze", "transpose"),
-        *("split_axis", "merge_axes"),
+        *("split_axis", "merge_axes", "leading_ones"),
         *("rope_pairs_to_halves", "heads_by_group"),
     ],
 )
@@ -270,6 +279,12 @@ def test_only_the_first_rows_of_a_head_are_pairs() -> None:
     assert run([step], [rows])[0].tolist() == [0, 2, 1, 3, 4, 5, 7, 6, 8, 9]
 
 
+def test_leading_ones_may_be_missing() -> None:
+    step = Step("leading_ones", {"rank": 2, "stored": 4})
+    assert [run_shapes([step], [shape]) for shape in ((1, 1, 3, 1), (3, 1))] == [[(3, 1)]] * 2
+    assert run_shapes(inverted([step]), [(3, 1)]) == [(1, 1, 3, 1)]
+
+
 def test_heads_in_turn_of_their_groups() -> None:
     """Heads of two groups, of two rows each, as ggml repeats keys for them: one of each in turn."""
     in_turn = np.array([0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11])
@@ -291,6 +306,7 @@ def test_heads_in_turn_of_their_groups() -> None:
         (Step("squeeze", {"axis": 1}), [(3, 2)]),
         (Step("squeeze", {"axis": 2}), [(3, 1)]),
         (Step("unsqueeze", {"axis": 3}), [(3, 2)]),
+        (Step("leading_ones", {"rank": 2, "stored": 3}), [(2, 3, 4)]),
         (Step("split_axis", {"axis": 0, "count": 2}), [(3, 4)]),
         (Step("split_axis", {"axis": 2, "count": 2}), [(4, 4)]),
         (Step("merge_axes", {"axis": 1, "count": 4}), [(3, 4)]),
