@@ -43,7 +43,7 @@ def _read_linear(raws: Raws, values: Values) -> Any:  # noqa: ANN401
 
 
 def _read_numbered(raws: Raws, values: Values) -> Any:  # noqa: ANN401
-    """Read the kind of each layer, or the numbers of both kinds, or where there are none one in 4."""
+    """Read the kind of each layer, or the numbers of both kinds; without either one in four."""
     listed, *numbers = raws
     if numbers == [None, None]:
         layers = range(values["n_layers"])

@@ -66,6 +66,11 @@ def _minicpm3(draw: Draw) -> Config:
     return config | ({"v_head_dim": None} if draw(FLAGS) else {})
 
 
+def _youtu(draw: Draw) -> Config:
+    # Transformers would clear the embedding of such a token when it loads a model.
+    return _latent(draw) | {"pad_token_id": None}
+
+
 def _kimi_linear(draw: Draw) -> Config:
     config = _in_groups(draw, _latent(draw))
     names = {
@@ -101,6 +106,7 @@ LATENT: Mapping[str, Callable[[Draw], Config]] = {
     "deepseek_v3": _deepseek_v3,
     "glm4_moe_lite": _glm4_moe_lite,
     "minicpm3": _minicpm3,
+    "youtu": _youtu,
     "kimi_linear": _kimi_linear,
 }
 _GRANTED = SILU | {"attention_bias": False, "rms_norm_eps": 1e-6}
@@ -111,5 +117,6 @@ LATENT_GRANTED: Mapping[str, Config] = {
     "minicpm3": _GRANTED
     | {"mlp_bias": False, "scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256}
     | {"q_lora_rank": 7, "v_head_dim": None},
+    "youtu": _GRANTED,
     "kimi_linear": _GRANTED | {"moe_renormalize": True, "num_expert_group": 1, "topk_group": 1},
 }

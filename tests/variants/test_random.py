@@ -51,10 +51,12 @@ NEEDED = {
     "gpt_oss": {"rope_parameters"},
     "jamba": {"attn_layer_offset", "expert_layer_offset"},
     "minicpm3": {"qk_rope_head_dim"},
+    "kimi_linear": {"qk_rope_head_dim"},
     "ministral3": {"rope_parameters"},
     "nemotron_h": {"layers_block_type"},
     "nemotron_h_moe": {"layers_block_type"},
     "xglm": {"attention_heads"},
+    "youtu": {"qk_rope_head_dim"},
 }
 DECODERS = [family for family in RANDOM if family not in ENCODERS]
 STEP = 3
