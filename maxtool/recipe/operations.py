@@ -123,7 +123,7 @@ def _unsqueezed_shape(shape: Shape, params: Params) -> Shape:
 
 def _ranked_shape(shape: Shape, params: Params) -> Shape:
     """The shape in ``rank`` dimensions: what it has more or fewer are ones before the others."""
-    more = params["rank"] - len(shape)
+    more: int = params["rank"] - len(shape)
     if any(size != 1 for size in shape[: max(-more, 0)]):
         raise MisshapenWeight(f"{shape} has more than {params['rank']} dimensions that are not 1")
     return (1,) * more + shape[max(-more, 0) :]
