@@ -96,10 +96,11 @@ class AttentionOptions(DecoderSizes):
 
     def shares_keys(self, layer: int) -> bool:
         """Return whether keys and values of a layer are those of another one, or for another."""
-        if self.kv_source(layer) is not None:
+        first, own = self.n_layers - self.kv_shared_layers, self.window(layer)
+        if layer >= first:
             return True
-        shared = range(self.n_layers - self.kv_shared_layers, self.n_layers)
-        return any(self.kv_source(other) == layer for other in shared)
+        is_last = all(self.window(other) != own for other in range(layer + 1, first))
+        return is_last and any(self.window(other) == own for other in range(first, self.n_layers))
 
     def window(self, layer: int) -> int | None:
         """Return the number of keys a query of a layer sees at most; None for all."""
