@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -43,11 +43,14 @@ class Recordings:
 
     Args:
         file: That of the recordings, in the folder of data.
+        kept: Whether a case is taken, by its name; all are if None.
     """
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, kept: Callable[[str], bool] | None = None) -> None:
         self.outputs = dict(np.load(DATA / file))
         self.cases: Config = json.loads(self.outputs.pop("cases").tobytes())
+        if kept is not None:
+            self.cases = {name: each for name, each in self.cases.items() if kept(name)}
         self.without: Config = json.loads(self.outputs.pop("without").tobytes())
 
     def of(self, case: str) -> Config:
@@ -66,6 +69,7 @@ class RecordedCase:
 
     recordings: ClassVar[Recordings]
     said: ClassVar[Collection[str]]  # cases whose class and type are written as they were read
+    allowed: ClassVar[float] = ALLOWED  # of relative error
     prefixes: ClassVar[Sequence[str]]  # of the part's tensors, within a model with more parts
     rounding: ClassVar[float] = 0.0  # of what is converted and back
     allowed: ClassVar[float] = ALLOWED  # the relative error of outputs

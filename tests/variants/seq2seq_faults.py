@@ -9,11 +9,22 @@ from tests.parity.seq2seq import Seq2SeqModel
 from tests.variants.recorded_faults import RecordedCase, Recordings
 
 
+def _tells(name: str) -> bool:
+    """Return whether many keys are others at once, or none is: each of those tells little more."""
+    family, _, number = name.partition("-")
+    return not number.isdecimal() or int(number) == 0 or int(number) >= FIRST_RANDOM[family]
+
+
+# The number of the first random configuration of each family.
+FIRST_RANDOM = {"bart": 38, "mbart": 38} | dict.fromkeys(("t5", "mt5", "umt5"), 38)
+
+
 class Seq2SeqCase(RecordedCase):
     """One recorded configuration of a model of two texts."""
 
-    recordings = Recordings("seq2seq.npz")
+    recordings = Recordings("seq2seq.npz", _tells)
     said = ("bart-0", "mbart-0", "t5-0", "mt5-0", "umt5-0")
+    allowed = 4e-5  # see tests/parity/test_seq2seq.py
     prefixes = ("model.",)
 
     def outputs(self) -> Config:
