@@ -38,7 +38,6 @@ class KeyCheck:
             self._one_of(names)
         known = self.known | expected.keys() | self.recipe.constants[dialect].keys()
         ignored = IGNORED[dialect] | aside.keys
-        read = {_part(key)[0] for key in known}
         for key in self.keys.values:
             value = self.keys.get(key)
             if covered(key, NEVER_IGNORED[dialect]):
@@ -47,9 +46,7 @@ class KeyCheck:
                     why = self.reasons.get(key)
                     self.problems.append(f"{refused}: {why}" if why else refused)
             elif key not in known and not covered(key, ignored):
-                table, name = _part(key)
-                if not (table and table in read and covered(name, IGNORED[dialect])):
-                    self._unknown(key, value, known)
+                self._unknown(key, value, known)
 
     def _one_of(self, names: tuple[str, ...]) -> None:
         """A table under two of its names: frameworks read one of them, and not the same one."""
@@ -97,9 +94,3 @@ class KeyCheck:
             for way in ways
             for known in way.keys
         )
-
-
-def _part(key: str) -> tuple[str, str]:
-    """The table of a part of the model that a key is in, and its name there."""
-    table, _, name = key.partition(".")
-    return (table, name) if table.endswith("_config") else ("", key)

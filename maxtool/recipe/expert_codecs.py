@@ -88,6 +88,22 @@ def _written(count: int) -> Callable[[Flags, Values], Raws]:
     return write
 
 
+def _read_share(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
+    """Read by which norm weights are divided: their sum, and no other."""
+    (norm,) = raws
+    if not same(norm, 1.0):
+        raise Undefined(
+            f"weights of experts are divided by a norm of {short(norm)}: 1 is supported"
+        )
+    return True
+
+
+def _write_share(value: bool, _values: Values) -> Raws:
+    if not value:
+        raise Unspellable
+    return (1.0,)
+
+
 KINDS = {"dense": False, "sparse": True}
 
 
@@ -137,6 +153,11 @@ EXPERT_CODECS: Mapping[str, Codec] = {
         write=lambda value, values: ([value] * values["n_layers"],),
         types=("int",),
         needs={"n_layers": NUMBER},
+    ),
+    "share_of_sum": Codec(
+        read=_read_share,
+        write=_write_share,
+        types=("bool",),
     ),
     "experts_from": Codec(_between, _written(2), ("flags",), ("any", "any")),
     "experts_between": Codec(_between, _written(3), ("flags",), ("any", "any", "any")),

@@ -1,4 +1,4 @@
-"""Random configurations of Llama 4, as ``random_families.py`` has those of others."""
+"""Random configurations of Llama 4 and DBRX, as ``random_families.py`` has those of others."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from hypothesis import strategies as st
 
 from tests.data.random_families import SILU
-from tests.data.random_options import FLAGS, WINDOW, Config, Draw, usual
+from tests.data.random_options import FLAGS, WINDOW, Config, Draw, common, heads, rope, usual
 
 VISION = {
     "hidden_size": 8,
@@ -53,6 +53,36 @@ def _llama4(draw: Draw) -> Config:
     return config
 
 
+def _dbrx(draw: Draw) -> Config:
+    found = common(draw) | heads(draw, explicit=False)
+    scaled = {"max_position_embeddings": found["max_position_embeddings"]}
+    scaled |= rope(draw, found["head_dim"] // 2)
+    count = draw(st.integers(2, 6))
+    attention = {
+        "kv_n_heads": found["num_key_value_heads"],
+        "clip_qkv": draw(st.floats(0.5, 4.0)),
+        "rope_theta": scaled["rope_parameters"]["rope_theta"],
+    }
+    experts = {
+        "ffn_act_fn": {"name": found["hidden_act"]},
+        "ffn_hidden_size": found["intermediate_size"],
+        "moe_num_experts": count,
+        "moe_top_k": draw(st.integers(1, count)),
+        "moe_normalize_expert_weights": 1.0,
+    }
+    return scaled | {
+        "vocab_size": found["vocab_size"],
+        "d_model": found["hidden_size"],
+        "n_heads": found["num_attention_heads"],
+        "n_layers": found["num_hidden_layers"],
+        "attn_config": attention,
+        "ffn_config": experts,
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    }
+
+
 def _llama4_vision(draw: Draw) -> Config:
     """The language model inside one that sees."""
     tokens = {"image_token_index": 0, "boi_token_index": 1, "eoi_token_index": 2}
@@ -60,9 +90,10 @@ def _llama4_vision(draw: Draw) -> Config:
     return {"text_config": text, "vision_config": VISION, **tokens}
 
 
-CHUNKED: Mapping[str, Callable[[Draw], Config]] = {"llama4_text": _llama4}
+CHUNKED: Mapping[str, Callable[[Draw], Config]] = {"dbrx": _dbrx, "llama4_text": _llama4}
 CHUNKED_VISION: Mapping[str, Callable[[Draw], Config]] = {"llama4": _llama4_vision}
 CHUNKED_GRANTED: Mapping[str, Config] = {
+    "dbrx": {},
     "llama4_text": SILU
     | {
         "attention_bias": False,

@@ -438,7 +438,7 @@ def sayable(model_type: str, config: Config) -> Config:
             kept = {"rope_type": "linear", "factor": 2.0, **plain}
             longest = max(config["max_position_embeddings"], LONGEST)
             config["max_position_embeddings"] = longest
-        if model_type in UNSCALED:
+        if model_type in (*UNSCALED, "dbrx"):
             theta_and_share = ("rope_theta", "partial_rotary_factor")
             kept = {"rope_type": "default"} | {k: table[k] for k in theta_and_share if k in table}
             longest = max(config["max_position_embeddings"], LONGEST)
@@ -499,6 +499,8 @@ def sayable(model_type: str, config: Config) -> Config:
         config["layers_block_type"] = ["moe" if kind == "mlp" else kind for kind in kinds]
     if model_type in LAYER_INPUTS:
         config = sayable_shapes(config)
+    if model_type == "dbrx":
+        config["ffn_config"] = config["ffn_config"] | {"ffn_act_fn": {"name": "silu"}}
     if model_type == "phi":
         config["intermediate_size"] = 4 * config["hidden_size"]
         config["num_key_value_heads"] = config["num_attention_heads"]

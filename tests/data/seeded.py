@@ -33,7 +33,8 @@ def tensor(name: str, shape: Sequence[int], norm: float) -> Array:
     """
     bits = np.random.PCG64([SEED, zlib.crc32(name.encode())]).random_raw(int(np.prod(shape)))
     uniform = ((bits >> np.uint64(40)).astype(np.float32) / np.float32(1 << 23)) - np.float32(1)
-    is_norm = ("norm" in name.lower() or ".ln_" in name) and name.endswith("weight")
+    own = name.lower().replace("norm_attn_norm.", "")  # DBRX's block of two norms and attention
+    is_norm = ("norm" in own or ".ln_" in own) and own.endswith("weight")
     spread = np.float32(0.5 if len(shape) < 2 else 2.5 / shape[-1] ** 0.5)
     centre = np.float32(norm if is_norm else 0.0)
     return (uniform * spread + centre).reshape(shape)
