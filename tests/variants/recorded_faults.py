@@ -72,7 +72,6 @@ class RecordedCase:
     allowed: ClassVar[float] = ALLOWED  # of relative error
     prefixes: ClassVar[Sequence[str]]  # of the part's tensors, within a model with more parts
     rounding: ClassVar[float] = 0.0  # of what is converted and back
-    allowed: ClassVar[float] = ALLOWED  # the relative error of outputs
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name, self.folder = name, folder / name

@@ -25,6 +25,7 @@ REQUIRED = {"hidden_size", "intermediate_size", "max_position_embeddings", "n_em
 }
 UNUSED = {
     "apertus": {"head_dim"},  # which its class does not list
+    "dbrx": {"d_model", "rope_parameters"},  # the tables inside say the width and the base, too
     "granitehybrid": {"num_local_experts", "num_experts_per_tok"}  # the tensors say that none are
     | {"intermediate_size", "shared_intermediate_size"},
     "kimi_linear": {"first_k_dense_replace", "linear_attn_config"},  # the class lists layers itself
@@ -42,6 +43,7 @@ NEEDED = {
     "apertus": {"rope_parameters"},
     "bamba": {"rope_parameters"},
     "cwm": {"rope_parameters"},
+    "dbrx": {"attn_config"},  # transformers does not run without the bound in it
     # The width of a head, which is written too, contradicts the usual one.
     "deepseek_v2": {"num_experts_per_tok", "qk_rope_head_dim"},
     "deepseek_v3": {"qk_rope_head_dim"},
