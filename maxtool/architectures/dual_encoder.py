@@ -95,9 +95,9 @@ class DualEncoderConfig(ImageEncoderConfig):
             yield f"text_layers is {self.text_layers}, above {MOST_LAYERS}"
         if self.context_length > MAX_POSITIONS:
             yield f"context_length is {self.context_length}, above {MAX_POSITIONS}"
-        known = self.eos_token_id is not None and 0 <= self.eos_token_id < self.vocab_size
-        if self.text_pooling == "eos" and not known:
-            yield f"eos_token_id is {self.eos_token_id}, of {self.vocab_size} tokens"
+        # One that no text has is what transformers looks for, too: it takes the first token then.
+        if self.text_pooling == "eos" and (self.eos_token_id is None or self.eos_token_id < 0):
+            yield f"eos_token_id is {self.eos_token_id}"
 
     def _meeting(self) -> Iterator[str]:
         """Yield what keeps the vectors of both towers from being of one space."""
