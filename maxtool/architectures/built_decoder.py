@@ -29,6 +29,6 @@ def build(
         raise ConfigurationError(
             f"a context of {context} positions", hint=f"it is from 1 to {options.max_context}"
         )
-    if options.pooling is not None:
+    if options.makes_vectors:
         return TextEmbedder(options, dtype, context)
     return Decoder(options, dtype, context, form, draws)

@@ -304,8 +304,9 @@ class Decoder(Module[[Tensor], Tensor]):
         location: Location,
         cache: list[Cache],
         source_length: Tensor | None = None,
+        masks: Sequence[Tensor] = (),
     ) -> Tensor:
-        """The normalised hidden state ``[batch, seq, hidden]``."""
+        """The normalised hidden state ``[batch, seq, hidden]``; masks are those of layers."""
         x = scaled(self.embed(input_ids), self.config.embed_scale)
         x = applied(self.project_in, x)
         if self.config.position in POSITIONS:
@@ -313,6 +314,8 @@ class Decoder(Module[[Tensor], Tensor]):
         x = applied(self.embed_norm, x)
         keys = self.context if cache else input_ids.shape[1]
         turns = self._turned(input_ids, location[0], keys)
+        if masks:
+            turns = [turn._replace(mask=mask) for turn, mask in zip(turns, masks, strict=True)]
         vectors = None if self.layer_embed is None else self.layer_embed(input_ids, x)
         return self._read(x, turns, location, cache, vectors, source_length)
 
@@ -355,13 +358,13 @@ class Decoder(Module[[Tensor], Tensor]):
             offset = config.temperature_offset
             factor = query_scale(input_ids, position, temperature, length, offset)
         return [
-            (
+            Turn(
                 built[config.is_local(layer)] if config.has_rope(layer) else None,
                 factor if config.has_temperature(layer) else None,
                 biases[min(layer, len(biases) - 1)],
             )
             if config.has_attention(layer)
-            else (None, None, None)
+            else Turn()
             for layer in range(config.n_layers)
         ]
 

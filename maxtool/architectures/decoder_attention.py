@@ -92,6 +92,10 @@ class Attention(CachedModule):
         """
         (query, *keys), value = self._projected(x)
         query, *keys = self._turned((query, *keys), turn, location)
+        width = int(query.shape[2]) * self.head_dim
+        if turn.mask is not None and value is not None:
+            mixed = self._masked(query, keys[0], value, turn.mask)
+            return self._out(x, mixed, width), (), cache
         window = self.window if self.slides else None
         if value is not None:
             key = keys[0]
@@ -104,14 +108,23 @@ class Attention(CachedModule):
             room = None if cache is None else window
             place = place_among(location, x.shape[1], room, chunked=self.chunked)
             seen = Seen(given, place, cache)
-        mixed = self._mixed(query, seen, turn[2])
+        mixed = self._mixed(query, seen, turn.biases)
         if self.slopes is not None:
             mixed = mixed[..., : self.head_dim]
-        width = int(query.shape[2]) * self.head_dim
+        return self._out(x, mixed, width), seen.parts, seen.cache
+
+    def _masked(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+        """Attention of ``[batch, seq, heads, head_dim]`` to the tokens that a mask shows."""
+        query, key, value = (heads.permute([0, 2, 1, 3]) for heads in (query, key, value))
+        mixed = ops.scaled_dot_product_attention(query, key, value, mask, scale=self.scale)
+        return mixed.permute([0, 2, 1, 3])
+
+    def _out(self, x: Tensor, mixed: Tensor, width: int) -> Tensor:
+        """The output for what heads give, of a layer's input ``x``."""
         joined = mixed.reshape([*x.shape[:2], width])
         if self.gate is not None:
             joined = joined * ops.sigmoid(self.gate(x))
-        return self.o(joined if self.norm is None else self.norm(joined)), seen.parts, seen.cache
+        return self.o(joined if self.norm is None else self.norm(joined))
 
     def _mixed(self, query: Tensor, seen: Seen, biases: Tensor | None) -> Tensor:
         """Attention of queries ``[batch, seq, heads, head_dim]``; biases hide later keys."""
@@ -149,7 +162,7 @@ class Attention(CachedModule):
         self, heads: tuple[Tensor, ...], turn: Turn, location: Location
     ) -> tuple[Tensor, ...]:
         """Queries and keys as their positions change them."""
-        angles, factor, _ = turn
+        angles, factor = turn.angles, turn.factor
         if angles is not None:
             heads = tuple(rotated(each, angles, location[0]) for each in heads)
         query, *keys = self._normed("turned", heads)

@@ -280,6 +280,22 @@ def _biased(config: DecoderConfig) -> Iterator[str]:
             yield f"{name} with linear biases of positions"
 
 
+def _bidirectional(config: DecoderConfig) -> Iterator[str]:
+    """Refuse what has no meaning, or several, where tokens see those behind them."""
+    if not config.bidirectional:
+        return
+    for name in ("attention_softcap", "attention_sinks", "latent_size", "source_positions"):
+        if getattr(config, name):
+            yield f"{name} with attention in both directions"
+    if config.position == "alibi":
+        yield "linear biases of positions with attention in both directions"
+    if _has_flags(config) and config.recurrent_layers:
+        yield f"mixer {config.mixer!r} with attention in both directions, which it has not"
+    windows = config.sliding_window is not None and config.sliding_layers is None
+    if not config.centred_windows and (windows or any(config.sliding_layers or ())):
+        yield "windows with attention in both directions, of which nothing says how far they reach"
+
+
 def _source(config: DecoderConfig) -> Iterator[str]:
     if config.source_positions is not None and config.block not in SOURCED:
         known = " or ".join(map(repr, SOURCED))
@@ -321,6 +337,7 @@ RULES: tuple[Rule, ...] = (
     _of_mixers,
     _scans,
     _biased,
+    _bidirectional,
     _source,
     _relative,
     *expert_checks.RULES,

@@ -11,6 +11,7 @@ import numpy as np
 from maxtool.architectures.encoder_config import EncoderConfig
 from maxtool.architectures.rope_scaling import Frequencies, waves
 from maxtool.architectures.rotary_angles import Angles, RotaryTable
+from maxtool.architectures.token_masks import near, shown
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, ops
 
@@ -39,24 +40,15 @@ class Views:
 
     def of(self, input_ids: Tensor, attention_mask: Tensor) -> dict[bool, View]:
         """The views of a call; both inputs are ``[batch, seq]``, the mask is 1 for a token."""
-        batch, seq = input_ids.shape
-        there = attention_mask.cast(DType.bool).reshape([batch, 1, 1, seq])
-        masks = {False: there}
+        masks = {False: shown(attention_mask)}
         if True in self.kinds:
-            masks[True] = ops.logical_and(there, self._near(input_ids))
+            masks[True] = ops.logical_and(masks[False], near(input_ids, self._reach))
         start = Tensor([0], DType.int32, input_ids.device)
 
         def angles(kind: bool) -> Angles | None:
             return self._rotaries[kind].angles(input_ids, start) if self._rotaries else None
 
         return {kind: (masks[kind], angles(kind)) for kind in self.kinds}
-
-    def _near(self, input_ids: Tensor) -> Tensor:
-        """A mask that shows each token those near it: bool ``[1, 1, seq, seq]``."""
-        seq = input_ids.shape[1]
-        places = ops.range(0, seq, dtype=DType.int32, device=input_ids.device)
-        rows, columns = places.reshape([1, 1, seq, 1]), places.reshape([1, 1, 1, seq])
-        return ops.abs(rows - columns) <= self._reach
 
 
 def _rotaries(config: EncoderConfig, context: int) -> Mapping[bool, RotaryTable]:

@@ -121,7 +121,7 @@ class LatentAttention(CachedModule):
             parts = self.q_up(read), self.q_up_rope(read)
         plain, own = (self._by_head(part, self.heads) for part in parts)
         query = ops.concat([self.k_up(plain), _turned(own, turn, location)], 3)
-        factor = turn[1]
+        factor = turn.factor
         return query if factor is None else query * factor
 
     def _keys(self, x: Tensor, turn: Turn, location: Location) -> Tensor:
@@ -135,5 +135,5 @@ class LatentAttention(CachedModule):
 
 def _turned(x: Tensor, turn: Turn, location: Location) -> Tensor:
     """Heads as their positions change them."""
-    angles, *_ = turn
+    angles = turn.angles
     return x if angles is None else rotated(x, angles, location[0])

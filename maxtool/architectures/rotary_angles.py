@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -21,10 +21,23 @@ from maxtool.graph import DerivedWeight, Tensor, ops
 Table: TypeAlias = np.ndarray[tuple[int, int], np.dtype[np.float32]]
 # Cosines and sines, [positions, dim / 2] each, and the row of the first token (int32 [1]).
 Angles: TypeAlias = tuple[Tensor, Tensor, Tensor]
-# What the position of a token does to its query and key: angles, None without rotary positions,
-# what queries are multiplied by, if anything, and what is added to scores ``[1, heads, queries,
-# keys]``, if anything.
-Turn: TypeAlias = tuple[Angles | None, Tensor | None, Tensor | None]
+
+
+class Turn(NamedTuple):
+    """The positions of tokens, as attention is told of them.
+
+    Attributes:
+        angles: Those of queries and keys; None without rotary positions.
+        factor: What queries are multiplied by, if anything.
+        biases: What is added to scores, ``[1, heads, queries, keys]``, if anything.
+        mask: Which tokens each sees, where that is not those before it: bool, as
+            :func:`maxtool.graph.ops.scaled_dot_product_attention` has it.
+    """
+
+    angles: Angles | None = None
+    factor: Tensor | None = None
+    biases: Tensor | None = None
+    mask: Tensor | None = None
 
 
 class RotaryTable:

@@ -437,7 +437,8 @@ def _chosen(request: Request, planned: Plan) -> dict[str, object]:
     if unknown := [name for name in chosen if name not in planned.recipe.fields]:
         what = f"--{unknown[0]} is for encoders and decoders, not {planned.recipe.name}"
         raise UsageError(what)
-    pools = {**planned.config, **chosen}.get("pooling") is not None
+    told = {**planned.config, **chosen}
+    pools = told.get("pooling") is not None or told.get("bidirectional")
     if request.normalize is not None and planned.recipe.architecture == DECODER and not pools:
         what = "--normalize is for models that make vectors, and this one writes texts"
         raise UsageError(what, hint="with --pooling it makes vectors")

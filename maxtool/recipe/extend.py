@@ -17,7 +17,7 @@ DEPTHS: Mapping[str, int] = {
 }
 # Where ``KEY = false`` takes an inherited entry away; elsewhere false is a value. With the rules of
 # a dialect all goes that is inherited of it.
-REMOVABLE = frozenset({"aside", "config", "computed", "weights"})
+REMOVABLE = frozenset({"aside", "config", "computed", "weights", "entries"})
 
 
 def extended(data: Table, find: Callable[[str], Table]) -> Table:

@@ -1,0 +1,20 @@
+"""Masks of attention in which tokens see those behind them too."""
+
+from __future__ import annotations
+
+from maxtool.dtype import DType
+from maxtool.graph import Tensor, ops
+
+
+def shown(attention_mask: Tensor) -> Tensor:
+    """A mask that hides padding: bool ``[batch, 1, 1, seq]`` of ``[batch, seq]``, 1 for a token."""
+    batch, seq = attention_mask.shape
+    return attention_mask.cast(DType.bool).reshape([batch, 1, 1, seq])
+
+
+def near(input_ids: Tensor, reach: int) -> Tensor:
+    """A mask that shows each token ``reach`` tokens on either side: bool ``[1, 1, seq, seq]``."""
+    seq = input_ids.shape[1]
+    places = ops.range(0, seq, dtype=DType.int32, device=input_ids.device)
+    rows, columns = places.reshape([1, 1, seq, 1]), places.reshape([1, 1, 1, seq])
+    return ops.abs(rows - columns) <= reach
