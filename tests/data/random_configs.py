@@ -125,6 +125,10 @@ def _gemma3(draw: Draw) -> Config:
     }
 
 
+def _gemma_embedding(draw: Draw) -> Config:
+    return _gemma3(draw) | {"use_bidirectional_attention": True}
+
+
 def _phi3(draw: Draw) -> Config:
     config = common(draw) | heads(draw, explicit=False)
     config |= {"sliding_window": draw(WINDOWS)}
@@ -379,6 +383,7 @@ ENCODERS: Mapping[str, Callable[[Draw], Config]] = {
     "nomic_bert": _nomic_bert,
     "modernbert": _modernbert,
     "electra": _electra,
+    "gemma_embedding": _gemma_embedding,
 }
 """The families that give vectors of tokens, and no logits."""
 RECORDED = {**FAMILIES, "gemma3": _gemma3_vision, **CHUNKED_VISION, **WHOLE, **ENCODERS}
@@ -394,6 +399,7 @@ GRANTED: Mapping[str, Config] = {
     "falcon": {"activation": "gelu", "bias": False, "ffn_hidden_size": None},
     "gemma2": TANH | {"attn_logit_softcapping": 20.0, "final_logit_softcapping": 30.0},
     "gemma3_text": TANH,
+    "gemma_embedding": TANH,
     "gpt2": {"activation_function": "gelu_new", "scale_attn_weights": True, "n_inner": None},
     "gpt_neox": {"hidden_act": "gelu"},
     "modernbert": dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias"), False),

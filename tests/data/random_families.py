@@ -13,6 +13,7 @@ from tests.data.random_options import Config, Draw
 FURTHER: Mapping[str, Callable[[Draw], Config]] = {**DENSE, **WITH_EXPERTS, **GPT, **HYBRID}
 # Families that are one model type.
 MODEL_TYPES = {"granitehybrid": "granitemoehybrid", "nemotron_h_moe": "nemotron_h"}
+MODEL_TYPES |= {"gemma_embedding": "gemma3_text"}
 # Their recipes, or fields of theirs, are told by tensors, and not by configurations alone.
 BY_TENSORS = ("apertus", "granitehybrid", "granitemoehybrid", "nemotron_h_moe")
 

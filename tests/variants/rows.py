@@ -83,7 +83,7 @@ class Row:
     @cached_property
     def is_encoder(self) -> bool:
         """Return whether it gives vectors of tokens, of which the last are padding."""
-        return self.config["model_type"] in ENCODERS
+        return self.family in ENCODERS or self.config["model_type"] in ENCODERS
 
     @cached_property
     def files(self) -> str:

@@ -26,6 +26,7 @@ REQUIRED = {"hidden_size", "intermediate_size", "max_position_embeddings", "n_em
 UNUSED = {
     "apertus": {"head_dim"},  # which its class does not list
     "dbrx": {"d_model", "rope_parameters"},  # the tables inside say the width and the base, too
+    "gemma_embedding": {"use_bidirectional_attention"},  # without it another recipe reads it
     "granitehybrid": {"num_local_experts", "num_experts_per_tok"}  # the tensors say that none are
     | {"intermediate_size", "shared_intermediate_size"},
     "kimi_linear": {"first_k_dense_replace", "linear_attn_config"},  # the class lists layers itself
