@@ -59,7 +59,7 @@ def _sentences(mode: str, *names: str, **settings: object) -> dict[str, object]:
 MEAN = _sentences("mean_tokens", *PARTS)
 LAST = _sentences("lasttoken", *PARTS)
 READ = {"pooling": "mean", "normalize": True, "max_length": 256}
-BGE, QWEN = "bge-small-en-v1.5", "Qwen3-0.6B"
+BGE, QWEN, GEMMA = "bge-small-en-v1.5", "Qwen3-0.6B", "embeddinggemma-300m"
 NOMIC = "nomic-embed-text-v1"
 PROMPT = {"config_sentence_transformers.json": {"default_prompt_name": "query", "prompts": {}}}
 
@@ -95,6 +95,15 @@ DECLARED: tuple[Declared, ...] = (
     Declared(BGE, {}, {**READ, "default_prompt": "query"}, files=MEAN | PROMPT),
     Declared(BGE, {"num_attention_heads": None}, {"n_heads": 12}),
     Declared(QWEN, {}, {**READ, "pooling": "last"}, {"qwen3.pooling_type": 3}, LAST),
+    Declared(
+        QWEN,
+        {"is_causal": False},
+        {**READ, "pooling": "last", "bidirectional": True},
+        {"qwen3.attention.causal": False, "qwen3.pooling_type": 3},
+        LAST,
+    ),
+    Declared(GEMMA, {}, READ, {"gemma-embedding.pooling_type": 1}, MEAN),
+    Declared(GEMMA, {}, None, files=_sentences("mean_tokens", "Transformer", "Pooling", "Dense")),
     Declared(
         QWEN, {}, {**READ, "default_prompt": "query"}, {"qwen3.pooling_type": 1}, MEAN | PROMPT
     ),
