@@ -44,9 +44,21 @@ def test_numbers_that_float32_cannot_hold() -> None:
         rope_scaling.frequencies(config, 1)
 
 
+# Those that need no recording of their own: the configurations of Gemma 4 have the latter.
+ELSEWHERE = {"none", "proportional"}
+
+
 def test_every_scaling_is_recorded() -> None:
     recorded = {case["options"]["rope_scaling"] for case in CASES}
-    assert recorded | {"none"} == set(CHOICES["rope_scaling"]) == set(rope_scaling.SCALINGS)
+    assert recorded | ELSEWHERE == set(CHOICES["rope_scaling"]) == set(rope_scaling.SCALINGS)
+
+
+def test_a_share_of_a_head() -> None:
+    """Rotate the first pairs by what all of the head would be, and leave the others."""
+    changes = {"head_dim": 8, "rope_theta": 100.0, "rope_factor": 2.0}
+    config = DecoderConfig(**CONFIG | changes | {"rope_scaling": "proportional", "rope_pairs": 2})
+    expected = np.array([1.0, 100.0**-0.25, 0.0, 0.0]) / 2
+    np.testing.assert_allclose(rope_scaling.frequencies(config, 1), expected, rtol=1e-6)
 
 
 def test_the_table_of_angles() -> None:
