@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 
 from hypothesis import strategies as st
 
-from tests.data.random_families import SQUARED
-from tests.data.random_options import FLAGS, LONGEST, Config, Draw, usual
+from tests.data.random_options import FLAGS, LONGEST, SQUARED, Config, Draw, usual
 
 XIELU = st.sampled_from(["xielu", "xielu", "relu2", "silu", "gelu", "gelu_pytorch_tanh", "relu"])
 

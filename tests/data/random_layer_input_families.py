@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 
 from hypothesis import strategies as st
 
-from tests.data.random_families import without
 from tests.data.random_options import (
     FACTORS,
     FLAGS,
@@ -17,6 +16,7 @@ from tests.data.random_options import (
     Draw,
     kinds,
     usual,
+    without,
 )
 
 WIDTHS = st.integers(1, 7)
