@@ -20,7 +20,7 @@ from tests.data.random_configs import (
     is_supported,
     published,
 )
-from tests.data.random_families import BY_TENSORS, WITHOUT_GGUF
+from tests.data.random_families import BY_TENSORS, WITHOUT_GGUF, type_of
 from tests.effort import sampled
 from tests.parity import folders
 from tests.parity.measure import error, logits
@@ -39,7 +39,7 @@ def test_there_and_back(
     model_type: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     drawn = data.draw(configurations(model_type).filter(is_supported), label="configuration")
-    config = {"model_type": model_type} | drawn | GRANTED[model_type]
+    config = {"model_type": type_of(model_type)} | drawn | GRANTED[model_type]
     config.pop("no_rope_layers", None)
     if data.draw(st.booleans(), label="in the older spelling"):
         config = published(config)

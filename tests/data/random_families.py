@@ -14,6 +14,9 @@ FURTHER: Mapping[str, Callable[[Draw], Config]] = {**DENSE, **WITH_EXPERTS, **GP
 # Families that are one model type.
 MODEL_TYPES = {"granitehybrid": "granitemoehybrid", "nemotron_h_moe": "nemotron_h"}
 MODEL_TYPES |= {"gemma_embedding": "gemma3_text"}
+# Those whose rotated elements llama.cpp's converter takes for pairs.
+AS_PAIRS = ("deepseek_v3_halves", "glm4_moe_lite_halves", "youtu_halves")
+MODEL_TYPES |= {family: family.removesuffix("_halves") for family in AS_PAIRS}
 # Their recipes, or fields of theirs, are told by tensors, and not by configurations alone.
 BY_TENSORS = ("apertus", "granitehybrid", "granitemoehybrid", "nemotron_h_moe")
 

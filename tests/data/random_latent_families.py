@@ -96,9 +96,14 @@ def _kimi_linear(draw: Draw) -> Config:
         # The norm of one number is its sign, and that of a few little else.
         "hidden_size": 4 * config["hidden_size"],
         "linear_head_dim": draw(st.integers(3, 9)),
-        "linear_num_heads": draw(st.integers(1, 4)),
+        "linear_num_heads": config["num_attention_heads"] + draw(st.integers(0, 1)),
         "linear_conv_kernel_dim": draw(st.integers(2, 5)),
     }
+
+
+def _halves(family: Callable[[Draw], Config]) -> Callable[[Draw], Config]:
+    """The family with rotated elements that are not kept in pairs."""
+    return lambda draw: family(draw) | {"rope_interleave": False}
 
 
 LATENT: Mapping[str, Callable[[Draw], Config]] = {
@@ -108,6 +113,9 @@ LATENT: Mapping[str, Callable[[Draw], Config]] = {
     "minicpm3": _minicpm3,
     "youtu": _youtu,
     "kimi_linear": _kimi_linear,
+    "deepseek_v3_halves": _halves(_deepseek_v3),
+    "glm4_moe_lite_halves": _halves(_glm4_moe_lite),
+    "youtu_halves": _halves(_youtu),
 }
 _GRANTED = SILU | {"attention_bias": False, "rms_norm_eps": 1e-6}
 LATENT_GRANTED: Mapping[str, Config] = {
@@ -118,5 +126,6 @@ LATENT_GRANTED: Mapping[str, Config] = {
     | {"mlp_bias": False, "scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256}
     | {"q_lora_rank": 7, "v_head_dim": None},
     "youtu": _GRANTED,
+    **dict.fromkeys(("deepseek_v3_halves", "glm4_moe_lite_halves", "youtu_halves"), _GRANTED),
     "kimi_linear": _GRANTED | {"moe_renormalize": True, "num_expert_group": 1, "topk_group": 1},
 }

@@ -47,7 +47,7 @@ from tests.data.random_configs import (
     published,
     sayable,
 )
-from tests.data.random_families import WITHOUT_GGUF, type_of
+from tests.data.random_families import AS_PAIRS, WITHOUT_GGUF, type_of
 from tests.data.random_layer_input_families import LAYER_INPUTS, WHOLE
 from tests.data.record_gguf import convert
 from tests.data.seeded import (
@@ -71,7 +71,8 @@ UNSAID = ("transformers_version", "_name_or_path", "torch_dtype", "dtype", "use_
 # It writes what it does not read: an infinity as a table.
 UNSAID += ("time_step_limit",)
 # llama.cpp knows RoBERTa's kin by its name, and no part that sees in the file of a language model.
-UNCONVERTED = ("gemma3", "llama4", *WHOLE, "camembert", "xlm-roberta", "glm", *WITHOUT_GGUF)
+UNCONVERTED = ("gemma3", "llama4", *WHOLE, "camembert", "xlm-roberta", "glm")
+UNCONVERTED += (*WITHOUT_GGUF, *AS_PAIRS)
 
 # Families of which llama.cpp's converter reads published configurations alone.
 CONVERTED_OLDER = ("kimi_linear",)
