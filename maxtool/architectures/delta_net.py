@@ -52,7 +52,7 @@ class DeltaNet(StateMixer):
         return result, None if cache is None else (*inputs, after)
 
     def _decay(self, x: Tensor) -> Tensor:
-        """How much is kept of a head's state, or of each of its channels of keys."""
+        """The share that is kept of a head's state, or of each of its channels of keys."""
         steps = self.step(applied(self.step_low, x)) + self.step_bias
         steps = self.by_head(steps, self.key_dim) if self.by_channel else steps
         return ops.exp(self.rate * ops.softplus(steps))
