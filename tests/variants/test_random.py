@@ -9,6 +9,7 @@ import pytest
 
 from maxtool.recipe import find_recipe, recipe_names
 from tests.data.random_configs import ENCODERS
+from tests.data.random_families import AS_PAIRS
 from tests.data.seeded import sample
 from tests.effort import sampled, thinned
 from tests.parity.traced import TracedModel
@@ -27,6 +28,7 @@ UNUSED = {
     "apertus": {"head_dim"},  # which its class does not list
     "dbrx": {"d_model", "rope_parameters"},  # the tables inside say the width and the base, too
     "gemma_embedding": {"use_bidirectional_attention"},  # without it another recipe reads it
+    **{family: {"rope_interleave"} for family in AS_PAIRS},  # it tells the recipe
     "granitehybrid": {"num_local_experts", "num_experts_per_tok"}  # the tensors say that none are
     | {"intermediate_size", "shared_intermediate_size"},
     "kimi_linear": {"first_k_dense_replace", "linear_attn_config"},  # the class lists layers itself
@@ -48,6 +50,7 @@ NEEDED = {
     # The width of a head, which is written too, contradicts the usual one.
     "deepseek_v2": {"num_experts_per_tok", "qk_rope_head_dim"},
     "deepseek_v3": {"qk_rope_head_dim"},
+    "deepseek_v3_halves": {"qk_rope_head_dim"},
     "dots1": {"n_routed_experts", "num_experts_per_tok"},
     # The usual kinds leave no keys to some layers that share them.
     "gemma4_text": {"layer_types"},
@@ -60,6 +63,7 @@ NEEDED = {
     "nemotron_h_moe": {"layers_block_type"},
     "xglm": {"attention_heads"},
     "youtu": {"qk_rope_head_dim"},
+    "youtu_halves": {"qk_rope_head_dim"},
 }
 DECODERS = [family for family in RANDOM if family not in ENCODERS]
 STEP = 3
