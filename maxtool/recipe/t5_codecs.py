@@ -36,8 +36,10 @@ def _parts(said: Any) -> list[str]:  # noqa: ANN401
 def _read_activation(raws: Raws, _: Values) -> Any:  # noqa: ANN401
     own, said = raws
     parts = _parts(said)
+    if own is not None:
+        return NAMES.get(own, own) if isinstance(own, str) else own
     name = "gelu_new" if said == f"{GATED}-gelu" else parts[-1]
-    return NAMES.get(name if own is None else own, name if own is None else own)
+    return NAMES.get(name, name)
 
 
 def _write_activation(value: str, values: Values) -> Raws:

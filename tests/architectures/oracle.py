@@ -424,7 +424,7 @@ class Oracle:
 
     def _head_norms(self, at: str, q: Array, k: Array) -> tuple[Array, Array]:
         kind = self.c.qk_norm_type
-        if f"{at}k_norm.weight" not in self.w:  # of a layer that has no keys
+        if f"{at}k.weight" not in self.w:  # of a layer that has no keys
             return self._norm(at + "q_norm", q, kind), k
         return self._norm(at + "q_norm", q, kind), self._norm(at + "k_norm", k, kind)
 

@@ -14,10 +14,8 @@ from maxtool.cli.app import app
 from maxtool.weights import open_checkpoint
 from tests.artifact.test_image_encoders import CASES, PROCESSOR, RECORDED, written
 from tests.data.seeded import pixel_values
+from tests.parity.test_image_encoder import TOWERS
 from tests.parity.traced import TracedModel
-
-# Recipes of one tower of two.
-TOWERS = {"Siglip-towers": "siglip_vision", "CLIP-towers": "clip_vision"}
 
 
 def run(*arguments: object, code: int = 0) -> str:

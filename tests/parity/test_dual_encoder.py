@@ -85,7 +85,7 @@ def test_the_end_of_a_text_that_has_none(tmp_path: Path) -> None:
         ("CLIP-0", {"text_config__hidden_act": "mish"}, "text_config.hidden_act = 'mish'"),
         ("CLIP-0", {"vision_config__hidden_act": "mish"}, "vision_config.hidden_act = 'mish'"),
         ("CLIP-0", {"text_config__eos_token_id": [29]}, "eos_token_id"),
-        ("CLIP-0", {"text_config__eos_token_id": -1}, "eos_token_id is -1"),
+        ("CLIP-0", {"text_config__eos_token_id": -1}, "eos_token_id = -1 is not"),
         ("CLIP-0", {"text_config__num_attention_heads": 5}, "not a multiple of text_heads 5"),
         ("CLIP-0", {"text_config__rope_theta": 1e4}, "text_config.rope_theta = 10000.0 is unknown"),
         ("Siglip-0", {"vision_config__vision_use_head": False}, "vision_use_head = False"),

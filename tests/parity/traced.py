@@ -12,7 +12,7 @@ from maxtool.artifact.build import named_graph
 from maxtool.artifact.contents import Contents
 from maxtool.artifact.graph_outputs import GraphRunner
 from maxtool.compiler.targets import parse_target
-from maxtool.recipe import find_recipe, plan
+from maxtool.recipe import find_recipe, load_recipe, plan
 from maxtool.weights import Checkpoint
 
 Array = np.ndarray[Any, Any]
@@ -23,14 +23,17 @@ class TracedModel:
 
     Args:
         checkpoint: Recognised by a recipe of ours.
+        recipe: The name of the one to read it by, where that is another.
         changes: Other values of the configuration's fields.
 
     Raises:
         ModelMismatch: If no recipe recognises it, or it does not fit its recipe.
     """
 
-    def __init__(self, checkpoint: Checkpoint, **changes: object) -> None:
-        planned = plan(find_recipe(checkpoint), checkpoint)
+    def __init__(
+        self, checkpoint: Checkpoint, *, recipe: str | None = None, **changes: object
+    ) -> None:
+        planned = plan(load_recipe(recipe) if recipe else find_recipe(checkpoint), checkpoint)
         planned.check()
         self.module: Architecture = build(
             planned.recipe.architecture, {**planned.config, **changes}

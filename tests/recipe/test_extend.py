@@ -64,7 +64,7 @@ def test_false_is_a_value_elsewhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("extends", "message"),
     [
-        ('"lama"', "extends: there is no recipe 'lama' .known: afmoe, apertus, arcee, bamba, bert"),
+        ('"lama"', "extends: there is no recipe 'lama' .known: afmoe, apertus, arcee, bamba, bart"),
         ('"../llama"', "there is no recipe"),
         ("3", "needs the name of a recipe, found 3"),
         ("[]", "needs the name of a recipe"),
@@ -137,4 +137,4 @@ def test_a_variant_says_what_it_says(base: dict[str, Any], own: dict[str, Any]) 
 def test_shipped_variants_are_short(name: str) -> None:
     file = load_recipe(name).file
     text = file.read_text()
-    assert "extends =" not in text or len(text.splitlines()) <= 90
+    assert "extends =" not in text or len(text.splitlines()) <= 100

@@ -123,7 +123,7 @@ def test_a_codec_needs_numbers(folder: Path) -> None:
 def test_a_codec_needs_a_text(folder: Path) -> None:
     way = {"keys": ["new", "heads", "multi"], "codec": "falcon_kv_heads"}
     with pytest.raises(
-        ConfigurationError, match="falcon_kv_heads needs a text or flags as 'block'"
+        ConfigurationError, match="falcon_kv_heads needs a text, flags or sizes as 'block'"
     ):
         recipe_of(folder, {"type": "int", "hf": way})
 

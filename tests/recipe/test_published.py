@@ -111,8 +111,10 @@ def test_another_recipe_that_is_asked_for_does_not_fit(
 def test_every_decoder_is_in_the_documents_with_what_it_fits() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "models.md").read_text()
     page = page.partition("## Encoders")[0]
-    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if "e-0" in line]
-    decoders = {name for name in recipe_names() if load_recipe(name).architecture == "decoder"}
+    lines = [line for line in page.splitlines() if line.startswith("|") and "e-0" in line]
+    rows = [line.strip("| ").split(" | ") for line in lines]
+    names = [name for name in recipe_names() if not name.endswith("_halves")]  # of none published
+    decoders = {name for name in names if load_recipe(name).architecture == "decoder"}
     assert {row[0].strip("`") for row in rows} == decoders
     for row in rows:
         published = [PUBLISHED[name]["recipe"] for name in row[-1].split(", ")]

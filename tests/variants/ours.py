@@ -46,7 +46,8 @@ def outputs(result: Plan, inputs: Mapping[str, Array]) -> list[Array]:
         name: _read(result, name) if name in result.parameters else derived[name].to_numpy()
         for name in graph.weight_values
     }
-    return evaluate(graph, [inputs[name] for name in entry.inputs], weights)
+    given = {"attention_mask": np.ones_like(inputs["input_ids"]), **inputs}
+    return evaluate(graph, [given[name] for name in entry.inputs], weights)
 
 
 def _read(result: Plan, name: str) -> Array:

@@ -123,7 +123,7 @@ class RecordedCase:
         raise NotImplementedError
 
     def told(self, config: Config) -> Config:
-        """Its keys as the recipe has them."""
+        """Keys of the case, as the recipe has them."""
         return {**config.get("vision_config", {}), **config, **_dotted(config)}
 
     def unread(self, config: Config) -> Collection[str]:
