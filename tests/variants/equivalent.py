@@ -41,6 +41,11 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "mamba drop expect/gguf/{arch}.ssm.dt_b_c_rms",
         "falcon_mamba drop expect/gguf*",
     ),
+    "tests/conversion/test_seq2seq.py has files of both, and of one alone": ("umt5 * match/gguf*",),
+    "llama.cpp's converter writes it in every file": ("mt5 drop config/start_token/optional",),
+    "published configurations have the other of its two spellings": (
+        "llama4_vision * aside/hf/keys/2*",
+    ),
     "no layer has an MLP of that width": ("qwen3_5_moe * config/intermediate_size/hf/omit*",),
     "every file says which layers have attention": (
         "_delta_net * config/attention_layers/gguf/default",
@@ -49,6 +54,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "_nemotron_h * expect/gguf*",
     ),
     "files say it in all their spellings, or in one": (
+        "t5 swap config/scaled_head/hf/keys/0 with 1",
         "_nemotron_h swap config/head_dim/hf/keys/0 with 1",
         "_nemotron_h swap config/norm_eps/hf/*",
     ),

@@ -28,7 +28,7 @@ class ImageTextCase(RecordedCase):
         return {**values, "side": side, "batch": "batch", "seq": "seq"}
 
     def told(self, config: Config) -> Config:
-        """Keys of the case: those of the text as they are, those of the encoder with their table."""
+        """Keys of the case: those of the text as they are, of the encoder with their table."""
         seen = {f"vision_config.{key}": value for key, value in config["vision_config"].items()}
         return {**config, **seen, **config["text_config"], "model_type": config["model_type"]}
 

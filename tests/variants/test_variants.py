@@ -62,10 +62,16 @@ class Ours:
         return self._computed[key]
 
 
+# Where these are set the model is an embedder, whose outputs are vectors and not logits.
+EMBEDS = {"use_bidirectional_attention"}
+
+
 def accepted(files: Files, chosen: Iterable[Row]) -> Iterator[tuple[Row, Checkpoint, Array]]:
     """The rows that maxtool does not refuse, and what it computes of them."""
     known = Ours()
     for row in chosen:
+        if EMBEDS & row.change.get("set", {}).keys():
+            continue
         checkpoint = files.checkpoint(row)
         try:
             result = known.outputs(row, ours.planned(checkpoint))
