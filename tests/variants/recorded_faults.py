@@ -223,7 +223,7 @@ def _without(config: Config, key: str, *value: object) -> Config:
     """A configuration without a key, dotted within a table; or with another value of it."""
     table, _, name = key.rpartition(".")
     inner = dict(config[table] if table else config)
-    inner.pop(name)
+    inner.pop(name, None)  # where it is not written it is completed all the same
     inner.update(zip([name], value, strict=False))
     return {**config, table: inner} if table else inner
 
