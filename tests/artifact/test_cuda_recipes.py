@@ -34,8 +34,11 @@ NAME = re.compile(r"\b(\w+_kernel\w*)\(")
 
 # Models of other recipes with other tensors.
 OTHERS = {"gpt_oss_mxfp4", "qwen3_5_vision", "qwen3_5_moe_vision", "qwen3_5_moe_fused"}
+OTHERS |= {"gemma3_vision"}  # what has both parts recognises its folders
 # Families that are called otherwise than their recipes.
 FAMILIES = {"qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text"}
+FAMILIES |= {"gemma4": "gemma4_text", "gemma4_vision": "gemma4"}
+FAMILIES |= {"llama4": "llama4_text", "llama4_vision": "llama4"}
 
 # Linear biases of positions are refused for GPUs when they are planned.
 BIASED = {"bloom", "mpt"}
@@ -78,7 +81,7 @@ def source_of(build: artifact.Build) -> str:
 
 
 # Encoders of images have no folder of their own among the data.
-TEXT = ("decoder", "encoder")
+TEXT = ("decoder", "encoder", "image_text")
 
 
 class Kernels:

@@ -27,6 +27,7 @@ from tests.parity.measure import error, logits
 
 # The recipe has to be known before there are tensors.
 CONVERTED = sorted(FAMILIES.keys() - {*WITHOUT_GGUF, *BY_TENSORS})
+NEW = ("gemma4_text",)  # of which there is no older spelling
 BOUND = 1e-5
 """Llama 3's frequencies are divided once more in GGUF, which rounds them differently."""
 
@@ -41,7 +42,7 @@ def test_there_and_back(
     drawn = data.draw(configurations(model_type).filter(is_supported), label="configuration")
     config = {"model_type": type_of(model_type)} | drawn | GRANTED[model_type]
     config.pop("no_rope_layers", None)
-    if data.draw(st.booleans(), label="in the older spelling"):
+    if model_type not in NEW and data.draw(st.booleans(), label="in the older spelling"):
         config = published(config)
     tmp_path = tmp_path_factory.mktemp("family")
     folders.write(tmp_path / "folder", config, data.draw(st.integers(0, 99), label="seed"))

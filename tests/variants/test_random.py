@@ -70,7 +70,13 @@ STEP = 3
 """Of so many configurations one is run token by token."""
 
 
-@pytest.mark.parametrize("family", sampled(thinned(RANDOM, *KINDS), *KINDS))
+# Folders of a model that sees: artifact/test_image_text.py compares what reads them whole, in which
+# not all sizes of the language model alone are supported.
+SEEING = ("gemma3",)
+WRITING = [family for family in RANDOM if family not in SEEING]
+
+
+@pytest.mark.parametrize("family", sampled(thinned(WRITING, *KINDS), *KINDS))
 def test_a_family(family: str, tmp_path: Path) -> None:
     """Read it, convert it as llama.cpp's converter does, read the result, and convert it back."""
     judge = Judge([family], tmp_path)
