@@ -293,4 +293,5 @@ HYBRID: Mapping[str, Callable[[Draw], Config]] = {
     "falcon_h1": _falcon_h1,
     "bamba": _bamba,
     "nemotron_h": _nemotron_h,
+    "nemotron_h_moe": _nemotron_h_moe,
 }
