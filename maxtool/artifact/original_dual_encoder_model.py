@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from maxtool.artifact.contents import Contents, NamedGraph
-from maxtool.artifact.original_model import LEAST_NORM, call_model, load_model
+from maxtool.artifact.original_model import call_model, load_model, of_length_1
 from maxtool.runtime.loader.specs import EMBED, EMBED_IMAGE, SCORE
 from maxtool.weights import Checkpoint
 
@@ -59,11 +59,11 @@ class OriginalDualEncoderModel:
 
     def _vectors(self, found: Mapping[str, Array]) -> dict[str, Array]:
         vectors = found["pooler_output"]
-        return {"embeddings": _of_length_1(vectors) if self._facts["normalize"] else vectors}
+        return {"embeddings": of_length_1(vectors) if self._facts["normalize"] else vectors}
 
     def _scores(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Logits of vectors, for which transformers has no function of its own."""
-        images, texts = (_of_length_1(inputs[name]) for name in ("image_embeds", "text_embeds"))
+        images, texts = (of_length_1(inputs[name]) for name in ("image_embeds", "text_embeds"))
         scale, bias = (self._number(name) for name in ("logit_scale", "logit_bias"))
         return {LOGITS: images @ texts.T * np.exp(scale) + bias}
 
@@ -71,10 +71,3 @@ class OriginalDualEncoderModel:
         """A parameter of the model that is a number; 0 where it has none of that name."""
         found = getattr(self._model, name, None)
         return 0.0 if found is None else float(found.detach().numpy().reshape(()))
-
-
-def _of_length_1(vectors: Array) -> Array:
-    """The vectors in float64, scaled to length 1."""
-    wide = vectors.astype(np.float64)
-    scaled: Array = wide / np.maximum(np.linalg.norm(wide, axis=-1, keepdims=True), LEAST_NORM)
-    return scaled

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from maxtool.artifact.contents import Contents, NamedGraph
-from maxtool.artifact.original_model import LEAST_NORM, call_model, load_model
+from maxtool.artifact.original_model import call_model, load_model, of_length_1
 from maxtool.runtime.loader.specs import CLASSIFY, EMBED
 from maxtool.weights import Checkpoint
 
@@ -77,11 +77,7 @@ class OriginalImageModel:
     def _vectors(self, results: Mapping[str, Array]) -> Array:
         """One vector for each image, as the artifact's facts say."""
         vectors = self._unscaled(results).astype(np.float64)
-        if not self._facts["normalize"]:
-            return vectors
-        norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
-        scaled: Array = vectors / np.maximum(norms, LEAST_NORM)
-        return scaled
+        return of_length_1(vectors) if self._facts["normalize"] else vectors
 
     def _unscaled(self, results: Mapping[str, Array]) -> Array:
         pooling, tokens = self._facts["pooling"], results["last_hidden_state"]

@@ -105,9 +105,14 @@ class OriginalModel:
         """A vector ``[batch, hidden]`` of the tokens' vectors, as the options say."""
         mask = inputs["attention_mask"][..., None].astype(bool)
         vectors = POOLINGS[str(self._facts["pooling"])](tokens.astype(np.float64), mask)
-        norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
-        scaled: Array = vectors / np.maximum(norms, LEAST_NORM)
-        return scaled if self._facts["normalize"] else vectors
+        return of_length_1(vectors) if self._facts["normalize"] else vectors
+
+
+def of_length_1(vectors: Array) -> Array:
+    """The vectors in float64, scaled to length 1."""
+    wide = vectors.astype(np.float64)
+    scaled: Array = wide / np.maximum(np.linalg.norm(wide, axis=-1, keepdims=True), LEAST_NORM)
+    return scaled
 
 
 def cache_name(model: Any) -> str:  # noqa: ANN401 - of transformers, which has no types
