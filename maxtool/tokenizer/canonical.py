@@ -11,6 +11,7 @@ from typing import Any
 
 from maxtool.tokenizer import sentencepiece
 from maxtool.tokenizer.library import to_json
+from maxtool.tokenizer.special_tokens import content_of
 from maxtool.tokenizer.vocabulary import Tokenizer
 
 MODEL, CLASS = "spiece.model", "SiglipTokenizer"
@@ -29,7 +30,7 @@ def read(folder: Path, files: Mapping[str, bytes], config: Mapping[str, Any]) ->
     if config.get("tokenizer_class") != CLASS:
         return None
     vocabulary, _ = sentencepiece.parse(files[MODEL], folder / MODEL)
-    named = {name: _text(config.get(f"{name}_token", usual)) for name, usual in TOKENS.items()}
+    named = {name: content_of(config.get(f"{name}_token", usual)) for name, usual in TOKENS.items()}
     known = {piece: number for number, piece in enumerate(vocabulary.tokens)}
     ids = {name: known[text] for name, text in named.items() if text in known}
     # The class reads each text behind the unknown token: no space is put there, and none removed.
@@ -58,11 +59,3 @@ def _before(*, lower: bool) -> list[dict[str, Any]]:
 
 def _replaced(pattern: Mapping[str, str], content: str) -> dict[str, Any]:
     return {"type": "Replace", "pattern": dict(pattern), "content": content}
-
-
-def _text(entry: object) -> str | None:
-    """The text of a special token, which is a string or an object with ``content``."""
-    match entry:
-        case str(text) | {"content": str(text)}:
-            return text
-    return None

@@ -12,6 +12,7 @@ from typing import Any, TypeGuard
 from maxtool.errors import ConfigurationError, MalformedFile, MissingFile
 from maxtool.tokenizer import canonical, checks, jsonfile, sentencepiece, unigram, wordpiece
 from maxtool.tokenizer.library import to_json
+from maxtool.tokenizer.special_tokens import content_of
 from maxtool.tokenizer.vocabulary import AddedToken, SentencePiece, Tokenizer, Vocabulary
 from maxtool.weights.files_read import note_read
 from maxtool.weights.jsonfile import parse_object
@@ -294,14 +295,6 @@ def _check_signs(ids: Mapping[str, int], stops: Iterable[int], folder: Path) -> 
     """Refuse negative ids. Those beyond the model's rows are left out when these are known."""
     every = {**ids, **{f"end token {i}": i for i in stops}}
     checks.ids(every, max(every.values(), default=0) + 1, folder)
-
-
-def content_of(entry: object) -> str | None:
-    """The text of a special token, which is a string or an object with ``content``."""
-    match entry:
-        case str(text) | {"content": str(text)}:
-            return text
-    return None
 
 
 def _is_id(value: object) -> TypeGuard[int]:
