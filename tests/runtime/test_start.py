@@ -30,6 +30,7 @@ NEEDED = {
     "inputs",
     "machine",
     "manifest",
+    "manifest_fields",
     "manifest_parser",
     "memory",
     "model",

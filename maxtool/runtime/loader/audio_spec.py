@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from .manifest_fields import given
+
 # The largest value of each, which bounds the memory that one window takes.
 MOST = {"rate": 192_000, "window": 16_384, "hop": 16_384, "bands": 1024, "seconds": 600}
 
@@ -40,7 +42,5 @@ def audio_spec(item: Mapping[str, Any]) -> AudioSpec:
 
 
 def _number(item: Mapping[str, Any], key: str) -> int:
-    value = item.get(key)
-    if type(value) is not int or not 1 <= value <= MOST[key]:
-        raise ValueError(f"{key!r} is {value!r:.40}")
-    return value
+    found: int = given(item, key, lambda value: type(value) is int and 1 <= value <= MOST[key])
+    return found

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .manifest_fields import optional
+
 MOST_PIXELS = 89_478_485
 """Pixels of the largest image: Pillow's own limit, above which it warns of a bomb."""
 # Pillow's numbers of filters, by name.
@@ -40,12 +42,12 @@ def image_spec(item: Mapping[str, Any]) -> ImageSpec:
     """The steps that a manifest says; ValueError that names what is wrong."""
     steps = ImageSpec(
         size=_sides(item, "size"),
-        shortest_edge=_side(item, "shortest_edge"),
+        shortest_edge=optional(item, "shortest_edge", _is_side),
         resample=str(item.get("resample")),
         crop=_sides(item, "crop"),
-        rescale=_number(item, "rescale"),
-        mean=_numbers(item, "mean"),
-        std=_numbers(item, "std"),
+        rescale=optional(item, "rescale", _is_number),
+        mean=_channels(item, "mean"),
+        std=_channels(item, "std"),
         on_white=item.get("on_white") is True,
     )
     if steps.resample not in FILTERS:
@@ -61,37 +63,23 @@ def _is_side(value: object) -> bool:
     return type(value) is int and 0 < value <= math.isqrt(MOST_PIXELS)
 
 
-def _side(item: Mapping[str, Any], key: str) -> int | None:
-    value = item.get(key)
-    if value is not None and not _is_side(value):
-        raise ValueError(f"{key!r} is {value!r:.40}")
-    return value
-
-
-def _sides(item: Mapping[str, Any], key: str) -> tuple[int, int] | None:
-    value = item.get(key)
-    if value is None:
-        return None
-    if not isinstance(value, list) or len(value) != 2 or not all(map(_is_side, value)):
-        raise ValueError(f"{key!r} is {value!r:.40}")
-    return value[0], value[1]
+def _are_sides(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(map(_is_side, value))
 
 
 def _is_number(value: object) -> bool:
     return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
 
 
-def _number(item: Mapping[str, Any], key: str) -> float | None:
-    value = item.get(key)
-    if value is not None and not _is_number(value):
-        raise ValueError(f"{key!r} is {value!r:.40}")
-    return value
+def _are_channels(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 3 and all(map(_is_number, value))
 
 
-def _numbers(item: Mapping[str, Any], key: str) -> tuple[float, ...] | None:
-    value = item.get(key)
-    if value is None:
-        return None
-    if not isinstance(value, list) or len(value) != 3 or not all(map(_is_number, value)):
-        raise ValueError(f"{key!r} is {value!r:.40}")
-    return tuple(map(float, value))
+def _sides(item: Mapping[str, Any], key: str) -> tuple[int, int] | None:
+    value = optional(item, key, _are_sides)
+    return None if value is None else (value[0], value[1])
+
+
+def _channels(item: Mapping[str, Any], key: str) -> tuple[float, ...] | None:
+    value = optional(item, key, _are_channels)
+    return None if value is None else tuple(map(float, value))

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from .image_entries import PIXELS
 from .image_spec import image_spec
+from .manifest_fields import given
 from .manifest_parser import ManifestParser
 from .specs import GENERATE, LOOK, EntrySpec
 
@@ -38,18 +39,16 @@ class ImageTokens:
 
 def image_tokens(item: Mapping[str, Any]) -> ImageTokens:
     """The tokens that a manifest says; ValueError that names what is wrong."""
-    numbers = {name: _number(item, name) for name in ("count", "token", "begin", "end")}
-    around = item.get("around")
-    if not isinstance(around, str) or len(around) > MOST_AROUND:
-        raise ValueError(f"'around' is {around!r:.40}")
-    return ImageTokens(**numbers, around=around)
+    numbers = {name: given(item, name, _is_number) for name in ("count", "token", "begin", "end")}
+    return ImageTokens(**numbers, around=given(item, "around", _is_around))
 
 
-def _number(item: Mapping[str, Any], name: str) -> int:
-    value = item.get(name)
-    if type(value) is not int or value < 0:
-        raise ValueError(f"{name!r} is {value!r:.40}")
-    return value
+def _is_number(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_around(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= MOST_AROUND
 
 
 def _looks(manifest: ManifestParser) -> Iterator[str]:

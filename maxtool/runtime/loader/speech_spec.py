@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .errors import BadUsage
+from .manifest_fields import named_tokens, token, tokens
 
 TRANSCRIBE = "transcribe"  # the task that every model has
 
@@ -66,43 +67,18 @@ class SpeechSpec:
 
 def speech_spec(item: Mapping[str, Any]) -> SpeechSpec:
     """The tokens that a manifest says; ValueError that names what is wrong."""
-    start, end = _number(item, "start"), _number(item, "end")
+    start, end = token(item, "start"), token(item, "end")
     if start is None or end is None:
         raise ValueError("'start' and 'end' are not both there")
     return SpeechSpec(
         start=start,
         end=end,
-        no_timestamps=_number(item, "no_timestamps"),
-        languages=_named(item, "languages"),
-        tasks=_named(item, "tasks"),
-        forced=_listed(item, "forced"),
-        suppressed=_listed(item, "suppressed"),
-        suppressed_first=_listed(item, "suppressed_first"),
-        latest_first=_number(item, "latest_first"),
-        most=_number(item, "most"),
+        no_timestamps=token(item, "no_timestamps"),
+        languages=named_tokens(item, "languages"),
+        tasks=named_tokens(item, "tasks"),
+        forced=tokens(item, "forced"),
+        suppressed=tokens(item, "suppressed"),
+        suppressed_first=tokens(item, "suppressed_first"),
+        latest_first=token(item, "latest_first"),
+        most=token(item, "most"),
     )
-
-
-def _is_number(value: object) -> bool:
-    return type(value) is int and 0 <= value < 1 << 31
-
-
-def _number(item: Mapping[str, Any], key: str) -> int | None:
-    value = item.get(key)
-    if value is not None and not _is_number(value):
-        raise ValueError(f"{key!r} is {value!r:.40}")
-    return value
-
-
-def _named(item: Mapping[str, Any], key: str) -> dict[str, int]:
-    value = item.get(key) or {}
-    if not isinstance(value, dict) or not all(map(_is_number, value.values())):
-        raise ValueError(f"{key!r} is {value!r:.40}")
-    return value
-
-
-def _listed(item: Mapping[str, Any], key: str) -> tuple[int, ...]:
-    value = item.get(key) or []
-    if not isinstance(value, list) or not all(map(_is_number, value)):
-        raise ValueError(f"{key!r} is {value!r:.40}")
-    return tuple(value)

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .manifest_fields import token, tokens
+
 NUMBERS = ("no_repeat", "least", "most")  # of tokens, from 1 up
 
 
@@ -34,36 +36,18 @@ class WritingSpec:
 
 def writing_spec(item: Mapping[str, Any]) -> WritingSpec:
     """The tokens that a manifest says; ValueError that names what is wrong."""
-    start = _number(item, "start")
+    start = token(item, "start")
     if start is None:
         raise ValueError("'start' is not there")
-    counts = {name: _number(item, name) for name in NUMBERS}
+    counts = {name: token(item, name) for name in NUMBERS}
     if zero := [name for name, count in counts.items() if count == 0]:
         raise ValueError(f"{zero[0]!r} is 0")
     return WritingSpec(
         start=start,
-        ends=_listed(item, "ends"),
-        forced_first=_number(item, "forced_first"),
-        forced_last=_listed(item, "forced_last"),
-        suppressed=_listed(item, "suppressed"),
-        suppressed_first=_listed(item, "suppressed_first"),
+        ends=tokens(item, "ends"),
+        forced_first=token(item, "forced_first"),
+        forced_last=tokens(item, "forced_last"),
+        suppressed=tokens(item, "suppressed"),
+        suppressed_first=tokens(item, "suppressed_first"),
         **counts,
     )
-
-
-def _is_number(value: object) -> bool:
-    return type(value) is int and 0 <= value < 1 << 31
-
-
-def _number(item: Mapping[str, Any], key: str) -> int | None:
-    value = item.get(key)
-    if value is not None and not _is_number(value):
-        raise ValueError(f"{key!r} is {value!r:.40}")
-    return value
-
-
-def _listed(item: Mapping[str, Any], key: str) -> tuple[int, ...]:
-    value = item.get(key) or []
-    if not isinstance(value, list) or not all(map(_is_number, value)):
-        raise ValueError(f"{key!r} is {value!r:.40}")
-    return tuple(value)
