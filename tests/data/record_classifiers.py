@@ -11,16 +11,13 @@ each class takes for keys that a configuration lacks. Weights and tokens follow 
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import transformers
-from safetensors import safe_open
-from safetensors.numpy import save_file
+from recorded_cases import filled, quiet, write
 from seeded import classified_inputs, tensors
 
 OUT = Path(__file__).parent / "classifiers.npz"
@@ -93,15 +90,7 @@ def without(config: dict[str, Any]) -> dict[str, Any]:
 def record(kind: str, config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is known of a case, and its outputs by name."""
     maker = getattr(transformers, kind)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        maker(maker.config_class(**config)).save_pretrained(folder)
-        file = folder / "model.safetensors"
-        with safe_open(file, "np") as opened:
-            shapes = {key: list(opened.get_slice(key).get_shape()) for key in opened.keys()}  # noqa: SIM118
-        save_file(tensors(shapes, 1.0), file, {"format": "pt"})
-        model = maker.from_pretrained(folder, attn_implementation="eager").eval()
-        saved = json.loads((folder / "config.json").read_text())
+    model, saved, shapes = filled(maker(maker.config_class(**config)), tensors)
     given = classified_inputs(saved["model_type"])
     with torch.no_grad():
         found = model(**{name: torch.from_numpy(array) for name, array in given.items()})
@@ -110,9 +99,7 @@ def record(kind: str, config: dict[str, Any]) -> tuple[dict[str, Any], dict[str,
 
 
 def main() -> None:
-    torch.set_num_threads(1)
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
+    quiet()
     arrays: dict[str, Any] = {}
     known: dict[str, Any] = {}
     for name, kind, config in cases():
@@ -120,11 +107,7 @@ def main() -> None:
         arrays |= {f"{name}/{output}": array for output, array in found.items()}
     firsts = [f"{base}-0" for base in CLASSES]
     texts = {"cases": known, "without": {name: without(known[name]["config"]) for name in firsts}}
-    bits = {
-        name: np.frombuffer(json.dumps(each).encode(), np.uint8) for name, each in texts.items()
-    }
-    np.savez_compressed(OUT, **bits, **arrays)
-    print(len(known), "cases,", OUT.stat().st_size, "bytes")
+    write(OUT, texts, arrays)
 
 
 if __name__ == "__main__":

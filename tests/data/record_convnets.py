@@ -11,17 +11,14 @@ each class takes for keys that a configuration lacks. Weights and pixels follow 
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
-import numpy as np
 import torch
 import transformers
 from record_image_encoders import ACTIVATIONS, LABELS
-from safetensors import safe_open
-from safetensors.numpy import save_file
+from recorded_cases import filled, quiet, write
 from seeded import Config, network_tensors, pixel_values
 
 OUT = Path(__file__).parent / "convnets.npz"
@@ -86,15 +83,7 @@ def cases() -> Iterator[tuple[str, str, Config, int]]:
 def record(kind: str, config: Config, size: int) -> tuple[Config, Config]:
     """What is known of a case, and its outputs by the names of our entries and theirs."""
     maker = getattr(transformers, kind)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        maker(maker.config_class(**config)).save_pretrained(folder)
-        file = folder / "model.safetensors"
-        with safe_open(file, "np") as opened:
-            shapes = {key: list(opened.get_slice(key).get_shape()) for key in opened.keys()}  # noqa: SIM118
-        save_file(network_tensors(shapes), file, {"format": "pt"})
-        model = maker.from_pretrained(folder).eval()
-        saved = json.loads((folder / "config.json").read_text())
+    model, saved, shapes = filled(maker(maker.config_class(**config)), network_tensors)
     known = {"config": saved, "shapes": shapes, "size": size}
     with torch.no_grad():
         found = model(torch.from_numpy(pixel_values(saved, size)))
@@ -112,20 +101,14 @@ def record(kind: str, config: Config, size: int) -> tuple[Config, Config]:
 
 
 def main() -> None:
-    torch.set_num_threads(1)
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
+    quiet()
     arrays: Config = {}
     known: Config = {}
     for name, kind, config, size in cases():
         known[name], found = record(kind, config, size)
         arrays |= {f"{name}/{output}": array for output, array in found.items()}
     texts = {"cases": known, "without": {name: without(known[name]["config"]) for name in WHOLE}}
-    bits = {
-        name: np.frombuffer(json.dumps(each).encode(), np.uint8) for name, each in texts.items()
-    }
-    np.savez_compressed(OUT, **bits, **arrays)
-    print(len(known), "cases,", OUT.stat().st_size, "bytes")
+    write(OUT, texts, arrays)
 
 
 if __name__ == "__main__":

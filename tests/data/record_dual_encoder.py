@@ -18,14 +18,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import sentencepiece
 import torch
 import transformers
-from safetensors import safe_open
-from safetensors.numpy import save_file
 from tokenizers.pre_tokenizers import ByteLevel
 
+from tests.data.recorded_cases import filled, quiet, write
 from tests.data.seeded import pixel_values, tensors, text_ids
 
 OUT = Path(__file__).parent / "dual_encoder.npz"
@@ -121,15 +119,7 @@ def without(config: dict[str, Any]) -> dict[str, Any]:
 def record(kind: str, config: dict[str, Any], size: int | None) -> tuple[dict[str, Any], Any]:
     """What is known of a case, and its outputs by the names of our entries and theirs."""
     maker = getattr(transformers, kind)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        maker(maker.config_class(**config)).save_pretrained(folder)
-        file = folder / "model.safetensors"
-        with safe_open(file, "np") as opened:
-            shapes = {key: list(opened.get_slice(key).get_shape()) for key in opened.keys()}  # noqa: SIM118
-        save_file(tensors(shapes, 1.0), file, {"format": "pt"})
-        model = maker.from_pretrained(folder, attn_implementation="eager").eval()
-        saved = json.loads((folder / "config.json").read_text())
+    model, saved, shapes = filled(maker(maker.config_class(**config)), tensors)
     known = {"config": saved, "shapes": shapes, "size": size}
     pixels = torch.from_numpy(pixel_values(saved, size))
     ids, mask = map(torch.from_numpy, text_ids(saved))
@@ -189,21 +179,14 @@ def tokenizers() -> dict[str, Any]:
 
 
 def main() -> None:
-    torch.set_num_threads(1)
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
+    quiet()
     arrays: dict[str, Any] = {}
     known: dict[str, Any] = {}
     for name, kind, config, size in cases():
         known[name], found = record(kind, config, size)
         arrays |= {f"{name}/{output}": array for output, array in found.items()}
     told = {name: without(known[name]["config"]) for name in WHOLE}
-    bits = {
-        name: np.frombuffer(json.dumps(each).encode(), np.uint8)
-        for name, each in {"cases": known, "tokenizers": tokenizers(), "without": told}.items()
-    }
-    np.savez_compressed(OUT, **bits, **arrays)
-    print(len(known), "cases,", OUT.stat().st_size, "bytes")
+    write(OUT, {"cases": known, "tokenizers": tokenizers(), "without": told}, arrays)
 
 
 if __name__ == "__main__":

@@ -11,16 +11,13 @@ names (``seeded.py``), and are not recorded.
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import transformers
-from safetensors import safe_open
-from safetensors.numpy import save_file
+from recorded_cases import filled, quiet, write
 from seeded import pixel_values, tensors
 from transformers import PreTrainedModel
 
@@ -117,15 +114,7 @@ def cases() -> Iterator[tuple[str, str, dict[str, Any], int | None]]:
 def record(kind: str, config: dict[str, Any], size: int | None) -> tuple[dict[str, Any], Any]:
     """What is known of a case, and its outputs by name."""
     maker = getattr(transformers, kind)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        maker(maker.config_class(**config)).save_pretrained(folder)
-        file = folder / "model.safetensors"
-        with safe_open(file, "np") as opened:
-            shapes = {key: list(opened.get_slice(key).get_shape()) for key in opened.keys()}  # noqa: SIM118
-        save_file(tensors(shapes, 1.0), file, {"format": "pt"})
-        model = maker.from_pretrained(folder, attn_implementation="eager").eval()
-        saved = json.loads((folder / "config.json").read_text())
+    model, saved, shapes = filled(maker(maker.config_class(**config)), tensors)
     known = {"config": saved, "shapes": shapes, "size": size}
     return known, outputs(model, known)
 
@@ -153,20 +142,14 @@ def outputs(model: PreTrainedModel, known: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    torch.set_num_threads(1)
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
+    quiet()
     arrays: dict[str, Any] = {}
     known: dict[str, Any] = {}
     for name, kind, config, size in cases():
         known[name], found = record(kind, config, size)
         arrays |= {f"{name}/{output}": array for output, array in found.items()}
     texts = {"cases": known, "without": {name: without(known[name]["config"]) for name in WHOLE}}
-    bits = {
-        name: np.frombuffer(json.dumps(each).encode(), np.uint8) for name, each in texts.items()
-    }
-    np.savez_compressed(OUT, **bits, **arrays)
-    print(len(known), "cases,", OUT.stat().st_size, "bytes")
+    write(OUT, texts, arrays)
 
 
 if __name__ == "__main__":

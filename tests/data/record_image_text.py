@@ -10,16 +10,13 @@ from names (``seeded.py``), and are not recorded.
 
 from __future__ import annotations
 
-import json
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import transformers
-from safetensors import safe_open
-from safetensors.numpy import save_file
+from recorded_cases import filled, quiet, write
 from seeded import pixel_values, tensors
 
 OUT = Path(__file__).parent / "image_text.npz"
@@ -80,15 +77,7 @@ def record(changes: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], np.ndar
         **{"mm_tokens_per_image": COUNT, **IDS, **whole},
     )
     maker = transformers.Gemma3ForConditionalGeneration
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        maker(config).save_pretrained(folder)
-        file = folder / "model.safetensors"
-        with safe_open(file, "np") as opened:
-            shapes = {key: list(opened.get_slice(key).get_shape()) for key in opened.keys()}  # noqa: SIM118
-        save_file(tensors(shapes, 1.0), file, {"format": "pt"})
-        model = maker.from_pretrained(folder, attn_implementation="eager").eval()
-        saved = json.loads((folder / "config.json").read_text())
+    model, saved, shapes = filled(maker(config), tensors)
     ids = torch.tensor([text(saved["mm_tokens_per_image"])])
     types, pixels = (ids == TOKEN).long(), torch.from_numpy(pixel_values(saved["vision_config"]))
     with torch.no_grad():
@@ -98,18 +87,12 @@ def record(changes: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], np.ndar
 
 
 def main() -> None:
-    torch.set_num_threads(1)
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
+    quiet()
     known, arrays = {}, {}
     for name, changes in CASES.items():
         known[name], arrays[f"{name}/logits"] = record(changes)
     texts = {"cases": known, "without": {}}
-    bits = {
-        name: np.frombuffer(json.dumps(each).encode(), np.uint8) for name, each in texts.items()
-    }
-    np.savez_compressed(OUT, **bits, **arrays)
-    print(len(known), "cases,", OUT.stat().st_size, "bytes")
+    write(OUT, texts, arrays)
 
 
 if __name__ == "__main__":

@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from tests.data.record_gguf import convert
 from tests.data.record_random import described
+from tests.data.recorded_cases import quiet, shapes_of, write
 from tests.data.seeded import Config, input_ids, tensors
 from tests.data.seq2seq_inputs import CONTEXT, PROMPT, SOURCES, TOKENS, WRITTEN, sources, thinned
 
@@ -140,8 +140,7 @@ def record(
         built = getattr(transformers, f"{prefix}Config")(**config)
         getattr(transformers, f"{prefix}{kind}")(built).save_pretrained(folder)
         file = folder / "model.safetensors"
-        with safe_open(file, "np") as opened:
-            shapes = {key: list(opened.get_slice(key).get_shape()) for key in opened.keys()}  # noqa: SIM118
+        shapes = shapes_of(file)
         saved = json.loads((folder / "config.json").read_text())
         if older is not None:
             shapes["lm_head.weight"] = shapes["shared.weight"]
@@ -214,9 +213,7 @@ def without(family: str, config: Config) -> Config:
 
 
 def main() -> None:
-    torch.set_num_threads(1)
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
+    quiet()
     arrays: dict[str, Any] = {}
     known: Config = {}
     for name, family, config, older in cases():
@@ -225,11 +222,8 @@ def main() -> None:
         print(name, known[name]["written"], "gguf" in known[name])
     usual = {f"{family}-0": without(family, known[f"{family}-0"]["config"]) for family in SIZES}
     texts = {"cases": known, "without": usual}
-    bits = {
-        name: np.frombuffer(json.dumps(each).encode(), np.uint8) for name, each in texts.items()
-    }
-    np.savez_compressed(OUT, **bits, **arrays)
-    print(len(known), "cases,", OUT.stat().st_size, "bytes,", SOURCES)
+    write(OUT, texts, arrays)
+    print("the sources are", SOURCES)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ recorded.
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,7 @@ import numpy as np
 import torch
 import transformers
 from record_image_encoders import ACTIVATIONS
-from safetensors import safe_open
-from safetensors.numpy import save_file
+from recorded_cases import filled, quiet, write
 from seeded import input_features, input_ids, tensors
 
 OUT = Path(__file__).parent / "whisper.npz"
@@ -80,16 +78,8 @@ def cases() -> Iterator[tuple[str, str, dict[str, Any]]]:
 def record(case: str, kind: str, config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is known of a case, and its outputs by name."""
     maker = getattr(transformers, kind)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        maker(transformers.WhisperConfig(**config)).save_pretrained(folder)
-        file = folder / "model.safetensors"
-        with safe_open(file, "np") as opened:
-            shapes = {key: list(opened.get_slice(key).get_shape()) for key in opened.keys()}  # noqa: SIM118
-        save_file(tensors(shapes, 1.0), file, {"format": "pt"})
-        whole = transformers.WhisperForConditionalGeneration
-        model = whole.from_pretrained(folder, attn_implementation="eager").eval()
-        saved = json.loads((folder / "config.json").read_text())
+    built = maker(transformers.WhisperConfig(**config))
+    model, saved, shapes = filled(built, tensors, transformers.WhisperForConditionalGeneration)
     if case == PUBLISHED:
         saved["num_hidden_layers"] = saved["encoder_layers"]
     return {"config": saved, "shapes": shapes}, outputs(model, saved)
@@ -115,20 +105,14 @@ def outputs(model: Any, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    torch.set_num_threads(1)
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
+    quiet()
     arrays: dict[str, Any] = {}
     known: dict[str, Any] = {}
     for name, kind, config in cases():
         known[name], found = record(name, kind, config)
         arrays |= {f"{name}/{output}": array for output, array in found.items()}
     texts = {"cases": known, "without": {"whisper-0": without(known["whisper-0"]["config"])}}
-    bits = {
-        name: np.frombuffer(json.dumps(each).encode(), np.uint8) for name, each in texts.items()
-    }
-    np.savez_compressed(OUT, **bits, **arrays)
-    print(len(known), "cases,", OUT.stat().st_size, "bytes")
+    write(OUT, texts, arrays)
 
 
 if __name__ == "__main__":

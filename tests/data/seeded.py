@@ -70,7 +70,7 @@ def unfolded(shapes: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def tensors(shapes: Mapping[str, Sequence[int]], norm: float) -> dict[str, Array]:
+def tensors(shapes: Mapping[str, Sequence[int]], norm: float = 1.0) -> dict[str, Array]:
     """A tensor for each name."""
     return {name: tensor(name, shape, norm) for name, shape in shapes.items()}
 
