@@ -20,6 +20,7 @@ from maxtool.cli.app import app
 from maxtool.errors import ModelMismatch
 from maxtool.runtime import loader
 from maxtool.runtime.loader.classifier import sigmoid, softmax
+from tests.artifact.making import made
 from tests.artifact.measure import BOUND, error
 from tests.data.seeded import classified_inputs, tensors
 
@@ -36,12 +37,6 @@ def written(folder: Path, case: str) -> Path:
     (folder / "config.json").write_text(json.dumps(CASES[case]["config"]))
     save_file(tensors(CASES[case]["shapes"], 1.0), folder / "model.safetensors")
     return folder
-
-
-def made(source: Path, **options: Any) -> Path:
-    output = source.with_name("compiled")
-    artifact.make(artifact.prepare(artifact.Request(source, output, **options)))
-    return output
 
 
 @pytest.mark.parametrize("case", RECIPES)

@@ -19,6 +19,7 @@ from maxtool.errors import ConfigurationError, ModelMismatch
 from maxtool.graph import Node
 from maxtool.runtime import loader
 from maxtool.weights import open_checkpoint
+from tests.artifact.making import made
 from tests.artifact.measure import BOUND, error
 from tests.data.seeded import network_tensors, pixel_values
 from tests.parity.test_convnets import CASES, recorded, written
@@ -40,12 +41,6 @@ def checkpoint(folder: Path, case: str, processor: Any = None, **changes: Any) -
     if processor is not None:
         (folder / "preprocessor_config.json").write_text(json.dumps(processor))
     return written(case, folder, **changes)
-
-
-def made(source: Path, **options: Any) -> Path:
-    output = source.with_name("compiled")
-    artifact.make(artifact.prepare(artifact.Request(source, output, **options)))
-    return output
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -13,15 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from maxtool import artifact
-from maxtool.cli.app import app
 from maxtool.errors import ConfigurationError
 from maxtool.runtime import loader
 from maxtool.runtime.loader.image_comparison import ImageComparison
 from maxtool.serve.vectors import Vectors
 from maxtool.tokenizer import read, to_json
+from tests.artifact.making import made, run
 from tests.artifact.measure import BOUND, error
 from tests.artifact.test_image_encoders import image
 from tests.parity.test_dual_encoder import CASES, RECORDED, inputs_of, written
@@ -71,12 +70,6 @@ def whole(kind: str, folder: Path, **config: Any) -> Path:
     return folder
 
 
-def made(source: Path, **options: Any) -> Path:
-    output = source.with_name("compiled")
-    artifact.make(artifact.prepare(artifact.Request(source, output, **options)))
-    return output
-
-
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Artifacts of both kinds, with tokenizers and preprocessing."""
@@ -86,12 +79,6 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         return made(whole(kind, tmp_path_factory.mktemp(kind) / "model"))
 
     return make
-
-
-def run(*arguments: object, code: int = 0) -> tuple[str, str]:
-    result = CliRunner().invoke(app, [*map(str, arguments)])
-    assert result.exit_code == code, result.stderr
-    return result.stdout, result.stderr
 
 
 @pytest.mark.parametrize("case", ["CLIP-0", "CLIP-to-24", "Siglip-same", "Siglip-to-8"])

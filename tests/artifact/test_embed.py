@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from maxtool.cli.app import app
 from maxtool.runtime import loader
 from maxtool.runtime.loader.embedder import Embedder
+from tests.artifact.making import run
 from tests.artifact.measure import BOUND, Compile, error, recorded
 
 
@@ -27,12 +26,6 @@ def folder(compiled: Compile, data: Path) -> Path:
 @pytest.fixture(scope="module")
 def model(folder: Path) -> loader.Model:
     return loader.load(folder)
-
-
-def run(*arguments: str, code: int = 0) -> tuple[str, str]:
-    result = CliRunner().invoke(app, [*map(str, arguments)])
-    assert result.exit_code == code, result.stderr
-    return result.stdout, result.stderr
 
 
 def test_vectors_are_those_of_transformers(model: loader.Model, data: Path) -> None:

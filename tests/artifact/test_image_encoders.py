@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
-from typer.testing import CliRunner
 
 from maxtool import artifact
 from maxtool.artifact import image_processor
-from maxtool.cli.app import app
 from maxtool.errors import ConfigurationError, UsageError
 from maxtool.runtime import loader
+from tests.artifact.making import made, run
 from tests.artifact.measure import BOUND, error
 from tests.data.seeded import pixel_values, tensors
 
@@ -45,12 +44,6 @@ def written(folder: Path, case: str, processor: dict[str, Any] | None = None, **
     if processor is not None:
         (folder / "preprocessor_config.json").write_text(json.dumps(processor))
     return folder
-
-
-def made(source: Path, **options: Any) -> Path:
-    output = source.with_name("compiled")
-    artifact.make(artifact.prepare(artifact.Request(source, output, **options)))
-    return output
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -87,12 +80,6 @@ def image(folder: Path, name: str = "x.png") -> Path:
     bits = np.random.default_rng(0).integers(0, 256, (20, 17, 3), dtype=np.uint8)
     module.fromarray(bits).save(folder / name)
     return folder / name
-
-
-def run(*arguments: object, code: int = 0) -> tuple[str, str]:
-    result = CliRunner().invoke(app, [*map(str, arguments)])
-    assert result.exit_code == code, result.stderr
-    return result.stdout, result.stderr
 
 
 @pytest.mark.parametrize("command", ["run", "embed"])

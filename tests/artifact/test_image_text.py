@@ -21,6 +21,7 @@ from maxtool.runtime import loader
 from maxtool.runtime.loader.errors import BadInput, DoesNotFit
 from maxtool.runtime.loader.placed_images import PlacedImage
 from maxtool.runtime.loader.session import Session
+from tests.artifact.making import made
 from tests.artifact.measure import BOUND, error
 from tests.data.seeded import pixel_values, tensors
 from tests.effort import thinned
@@ -62,12 +63,6 @@ def written(folder: Path, case: str, *, whole: bool = False) -> Path:
         }
         (folder / "preprocessor_config.json").write_text(json.dumps(steps))
     return folder
-
-
-def made(source: Path, **options: Any) -> Path:
-    output = source.with_name("compiled")
-    artifact.make(artifact.prepare(artifact.Request(source, output, **options)))
-    return output
 
 
 def images_of(case: str) -> list[PlacedImage]:

@@ -15,18 +15,13 @@ from maxtool.runtime import loader
 from maxtool.runtime.loader.specs import TEXT_TO_TEXT
 from maxtool.runtime.loader.writing_rules import WritingRules, repeating
 from maxtool.runtime.loader.writing_spec import WritingSpec, writing_spec
+from tests.artifact.making import made
 from tests.artifact.measure import error
 from tests.data.seq2seq_inputs import WRITTEN, sources
 from tests.parity.seq2seq import outputs
 from tests.parity.test_seq2seq import BOUND, CASES, RECORDED, written
 
 RECIPES = {name: f"{name}-0" for name in ("bart", "mbart", "t5", "mt5", "umt5")}
-
-
-def made(source: Path, **options: Any) -> Path:
-    output = source.with_name("compiled")
-    artifact.make(artifact.prepare(artifact.Request(source, output, **options)))
-    return output
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

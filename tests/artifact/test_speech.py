@@ -11,18 +11,13 @@ import pytest
 from maxtool import artifact
 from maxtool.errors import UsageError
 from maxtool.runtime import loader
+from tests.artifact.making import made
 from tests.artifact.measure import BOUND, error
 from tests.data.seeded import input_features
 from tests.parity.speech import steps
 from tests.parity.test_speech import CASES, RECORDED, written
 
 RECIPES = {"whisper": "whisper-0"}
-
-
-def made(source: Path, **options: Any) -> Path:
-    output = source.with_name("compiled")
-    artifact.make(artifact.prepare(artifact.Request(source, output, **options)))
-    return output
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

@@ -9,13 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from typer.testing import CliRunner
 
 from maxtool import artifact
-from maxtool.cli.app import app
 from maxtool.recipe import find_recipe
 from maxtool.runtime import loader
 from maxtool.weights import open_checkpoint
+from tests.conversion.asked import run
 from tests.effort import thinned
 from tests.variants import gguf_keys
 from tests.variants.rows import Files, rows
@@ -23,12 +22,6 @@ from tests.variants.rows import Files, rows
 DATA = Path(__file__).resolve().parents[1] / "data"
 TINY = ("tiny-bert", "tiny-roberta", "tiny-distilbert", "tiny-nomic-bert")
 TEXTS = ["Once upon a time", "He sat down, and ate the soup.", "日本"]
-
-
-def run(*arguments: object, code: int = 0) -> str:
-    result = CliRunner().invoke(app, [*map(str, arguments)])
-    assert result.exit_code == code, result.stderr
-    return result.stderr
 
 
 def gelu(source: Path, folder: Path) -> Path:

@@ -8,20 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from maxtool.cli.app import app
 from maxtool.weights import open_checkpoint
 from tests.artifact.test_image_encoders import CASES, PROCESSOR, RECORDED, written
+from tests.conversion.asked import run
 from tests.data.seeded import pixel_values
 from tests.parity.test_image_encoder import TOWERS
 from tests.parity.traced import TracedModel
-
-
-def run(*arguments: object, code: int = 0) -> str:
-    result = CliRunner().invoke(app, [*map(str, arguments)])
-    assert result.exit_code == code, result.stderr
-    return result.stderr
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,10 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from maxtool.cli.app import app
 from maxtool.weights import open_checkpoint
 from tests.artifact.measure import error
+from tests.conversion.asked import run
 from tests.effort import sampled
 from tests.parity.seq2seq import Seq2SeqModel
 from tests.parity.test_seq2seq import BOUND, CASES, RECORDED, written
@@ -20,12 +19,6 @@ from tests.parity.test_seq2seq import BOUND, CASES, RECORDED, written
 # What the source of a recording has, and what a name makes of it.
 NAMED = {"general.name", "general.size_label", "general.basename", "general.finetune"}
 WITH_GGUF = [case for case, known in CASES.items() if "gguf" in known]
-
-
-def run(*arguments: object, code: int = 0) -> str:
-    result = CliRunner().invoke(app, [*map(str, arguments)])
-    assert result.exit_code == code, result.stderr
-    return result.stderr
 
 
 def check(case: str, source: Path, part: str = "") -> None:

@@ -5,21 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from typer.testing import CliRunner
-
-from maxtool.cli.app import app
 from maxtool.weights import open_checkpoint
 from tests.artifact.measure import error
+from tests.conversion.asked import run
 from tests.parity.speech import SpeechModel
 from tests.parity.test_speech import CASES, RECORDED, written
 
 BESIDE = {"preprocessor_config.json": {"feature_size": 6}, "generation_config.json": {"a": 1}}
-
-
-def run(*arguments: object, code: int = 0) -> str:
-    result = CliRunner().invoke(app, [*map(str, arguments)])
-    assert result.exit_code == code, result.stderr
-    return result.stderr
 
 
 def test_a_folder_computes_the_same(tmp_path: Path) -> None:

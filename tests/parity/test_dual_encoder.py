@@ -15,6 +15,7 @@ from safetensors.numpy import save_file
 
 from maxtool.errors import ModelMismatch
 from maxtool.weights.checkpoint import open_checkpoint
+from tests.artifact.measure import error
 from tests.data.seeded import pixel_values, tensors, text_ids
 from tests.parity.traced import TracedModel
 
@@ -44,10 +45,6 @@ def inputs_of(case: str) -> dict[str, dict[str, Any]]:
     return {"forward": {**pixels, **texts}, "embed": texts, "embed_image": pixels}
 
 
-def relative(actual: Any, expected: Any) -> float:
-    return float(np.linalg.norm(actual - expected) / np.linalg.norm(expected))
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_recorded_outputs(case: str, tmp_path: Path) -> None:
     checkpoint = open_checkpoint(written(case, tmp_path))
@@ -56,7 +53,7 @@ def test_recorded_outputs(case: str, tmp_path: Path) -> None:
         for output, found in model.run(entry, inputs).items():
             expected = RECORDED[f"{case}/{entry}.{output}"]
             assert found.shape == expected.shape
-            assert relative(found, expected) < 3e-6, (entry, output)
+            assert error(found, expected) < 3e-6, (entry, output)
 
 
 @pytest.mark.parametrize("case", ["CLIP-0", "Siglip-0"])
@@ -65,7 +62,7 @@ def test_logits_are_those_of_vectors(case: str, tmp_path: Path) -> None:
     images, texts = (model.run(f"embed{end}", inputs[f"embed{end}"]) for end in ("_image", ""))
     vectors = {"image_embeds": images["embeddings"], "text_embeds": texts["embeddings"]}
     expected = RECORDED[f"{case}/forward.logits_per_image"]
-    assert relative(model.run("score", vectors)["logits_per_image"], expected) < 3e-6
+    assert error(model.run("score", vectors)["logits_per_image"], expected) < 3e-6
 
 
 def test_the_end_of_a_text_that_has_none(tmp_path: Path) -> None:
@@ -75,7 +72,7 @@ def test_the_end_of_a_text_that_has_none(tmp_path: Path) -> None:
     ones = np.ones_like(ids)
     whole = model.run("embed", {"input_ids": ids, "attention_mask": ones})["embeddings"]
     alone = model.run("embed", {"input_ids": ids[:, :1], "attention_mask": ones[:, :1]})
-    assert relative(whole, alone["embeddings"]) < 1e-12
+    assert error(whole, alone["embeddings"]) < 1e-12
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from maxtool.errors import ConfigurationError, MisshapenWeight, MissingWeight
 from maxtool.weights.checkpoint import open_checkpoint
+from tests.artifact.measure import error
 from tests.parity.traced import TracedModel
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -26,10 +27,6 @@ def taken(arrays: dict[str, Any]) -> dict[str, Any]:
     return {"token_type_ids": types} | arrays
 
 
-def relative(actual: Any, expected: Any) -> float:
-    return float(np.linalg.norm(actual - expected) / np.linalg.norm(expected))
-
-
 def assert_recorded(folder: Path) -> None:
     with np.load(folder / "expected.npz") as arrays:
         expected = dict(arrays)
@@ -37,7 +34,7 @@ def assert_recorded(folder: Path) -> None:
     assert set(found) == set(OUTPUTS) & set(expected)
     for name, array in found.items():
         assert array.dtype == np.float64
-        assert relative(array, expected[name]) < 1e-6, name
+        assert error(array, expected[name]) < 1e-6, name
 
 
 @pytest.mark.parametrize("name", TINY)

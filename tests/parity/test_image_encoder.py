@@ -15,6 +15,7 @@ from safetensors.numpy import save_file
 
 from maxtool.errors import ModelMismatch
 from maxtool.weights.checkpoint import open_checkpoint
+from tests.artifact.measure import error
 from tests.data.seeded import pixel_values, tensors
 from tests.parity.traced import TracedModel
 
@@ -34,10 +35,6 @@ def written(case: str, folder: Path, **changes: Any) -> Path:
     return folder
 
 
-def relative(actual: Any, expected: Any) -> float:
-    return float(np.linalg.norm(actual - expected) / np.linalg.norm(expected))
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_recorded_outputs(case: str, tmp_path: Path) -> None:
     known = CASES[case]
@@ -55,7 +52,7 @@ def test_recorded_outputs(case: str, tmp_path: Path) -> None:
         entry, _, output = name.partition(".")
         found = model.run(entry, {"pixel_values": pixels})[output]
         assert found.shape == expected.shape
-        assert relative(found, expected) < 2e-6, name
+        assert error(found, expected) < 2e-6, name
 
 
 @pytest.mark.reference
@@ -65,7 +62,7 @@ def test_reference_checkpoint(reference: Path) -> None:
         found = model.run("forward", {"pixel_values": expected["pixel_values"]})
         assert {*found} == {*expected} - {"pixel_values"}
         for name, array in found.items():
-            assert relative(array, expected[name]) < 1e-6
+            assert error(array, expected[name]) < 1e-6
 
 
 @pytest.mark.parametrize(

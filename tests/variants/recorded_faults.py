@@ -20,6 +20,7 @@ from maxtool.errors import MaxtoolError
 from maxtool.recipe import emissions, find_recipe, resolve_config, written_keys
 from maxtool.recipe.expressions import same
 from maxtool.weights import Checkpoint, open_checkpoint
+from tests.artifact.measure import error
 from tests.data.seeded import Config, tensors
 from tests.variants import ours
 from tests.variants.cases import Reading
@@ -134,7 +135,7 @@ class RecordedCase:
         """Return the outputs that are not those recorded."""
         found = self.outputs()
         for name, expected in self.recordings.of(self.name).items():
-            if found[name].shape != expected.shape or _error(found[name], expected) > self.allowed:
+            if found[name].shape != expected.shape or error(found[name], expected) > self.allowed:
                 return f"another {name}"
         return None
 
@@ -282,7 +283,3 @@ def _writing(reading: Reading) -> str:
 
 def _spelled(value: Any) -> Any:
     return SPELLINGS.get(value, value) if isinstance(value, str) else value
-
-
-def _error(actual: Any, expected: Any) -> float:
-    return float(np.linalg.norm(actual - expected) / np.linalg.norm(expected))
