@@ -11,14 +11,14 @@ from maxtool.architectures.attention_temperature import query_scale
 from maxtool.architectures.cache_layout import Cache, CacheLayout, Location
 from maxtool.architectures.decoder_checks import check_split
 from maxtool.architectures.decoder_config import DecoderConfig
-from maxtool.architectures.decoder_layer import DecoderLayer
+from maxtool.architectures.decoder_layer import DecoderLayer, Given
 from maxtool.architectures.entry import Entry, Limit, Table
 from maxtool.architectures.layer_embeddings import LayerEmbeddings
 from maxtool.architectures.layer_state import LayerState
 from maxtool.architectures.mlp import scaled
 from maxtool.architectures.normalization import applied, stream_norm
 from maxtool.architectures.position_vectors import POSITIONS
-from maxtool.architectures.relative_positions import RelativeBias, RelativePositions
+from maxtool.architectures.relative_positions import RelativeBias, RelativePositions, biases_of
 from maxtool.architectures.rope_scaling import BY_LENGTH
 from maxtool.architectures.rotary_angles import Turn, make_rotaries
 from maxtool.architectures.sliding_cache import count_of
@@ -338,16 +338,14 @@ class Decoder(Module[[Tensor], Tensor]):
             own = None if vectors is None else vectors[:, :, index]
             numbers = self.numbers[index].on(x.device) if self.numbers else None
             shared = seen.get(self.config.kv_source(index), ())
-            given = own, shared, numbers, source_length
+            given = Given(own, shared, numbers, source_length)
             x, _, seen[index] = layer(x, turns[index], location, kept, given)
         return applied(self.norm, x)
 
     def _turned(self, input_ids: Tensor, position: Tensor, keys: DimLike) -> list[Turn]:
         """The angles of each layer, the factor of its queries, and biases over so many keys."""
-        biases: list[Tensor | None] = [None]
-        if self.relative:
-            far = self.distances.of(position, input_ids.shape[1], keys)
-            biases = [relative(far) for relative in self.relative]
+        places = position, input_ids.shape[1], keys
+        biases = biases_of(self.relative, self.distances, places, self.config.n_layers)
         built = {
             is_local: rotary.angles(input_ids, position)
             for is_local, rotary in self.rotaries.items()
@@ -361,7 +359,7 @@ class Decoder(Module[[Tensor], Tensor]):
             Turn(
                 built[config.is_local(layer)] if config.has_rope(layer) else None,
                 factor if config.has_temperature(layer) else None,
-                biases[min(layer, len(biases) - 1)],
+                biases[layer],
             )
             if config.has_attention(layer)
             else Turn()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial, reduce
 from itertools import islice
 from operator import add
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from maxtool.architectures.cache_layout import Cache, CacheLayout, Location
 from maxtool.architectures.cross_attention import CrossAttention
@@ -20,7 +20,7 @@ from maxtool.architectures.layer_state import LayerState, Mixer, beside
 from maxtool.architectures.mamba import Mamba
 from maxtool.architectures.mixture_of_experts import MixtureOfExperts
 from maxtool.architectures.mlp import MLPS, GatedMLP, PlainMLP, scaled
-from maxtool.architectures.normalization import Norm, stream_norm
+from maxtool.architectures.normalization import Norm, applied, stream_norm
 from maxtool.architectures.rotary_angles import Turn
 from maxtool.architectures.selective_space import SelectiveSpace
 from maxtool.architectures.short_convolution import ShortConvolution
@@ -49,10 +49,24 @@ MIXERS: dict[str, tuple[str, Callable[[DecoderConfig, DType, CacheLayout], Mixer
 PARALLEL = ("parallel", "parallel_shared")
 # The name of a part, and what its input and its result are multiplied by.
 Scaled: TypeAlias = tuple[str, float, float]
-# What a layer is given of the model: the vectors that tokens have for it, the keys and values of an
-# earlier layer, where it has none of its own, the numbers of an activation that has some for each
-# layer, and how many positions the source has, where that may be fewer than all.
-Given: TypeAlias = tuple[Tensor | None, Cache, Numbers | None, Tensor | None]
+
+
+class Given(NamedTuple):
+    """Parts of the model that a layer is given.
+
+    Attributes:
+        vectors: Those that tokens have for it, ``[batch, seq, size]``.
+        shared: Keys and values of an earlier layer, where it has none of its own.
+        numbers: Those of an activation that has some for each layer.
+        source_length: How many positions the source has, where that may be fewer than all.
+    """
+
+    vectors: Tensor | None = None
+    shared: Cache = ()
+    numbers: Numbers | None = None
+    source_length: Tensor | None = None
+
+
 LayerModule: TypeAlias = Module[
     [Tensor, Turn, Location, Cache | None, Given], tuple[Tensor, Cache | None, Cache]
 ]
@@ -135,37 +149,35 @@ class DecoderLayer(LayerModule):
 
         Returns the updated cache too, and keys and values for layers that have none of their own.
         """
-        _, shared, numbers, source_length = given
         if self.block == "single":
-            return *self._single(x, turn, location, cache, numbers), ()
+            return *self._single(x, turn, location, cache, given), ()
         if self.block == "after":
-            return *self._normed_after(x, turn, location, cache, numbers, source_length), ()
-        first = _normed(self.attn_norm, x)
+            return *self._normed_after(x, turn, location, cache, given), ()
+        first = applied(self.attn_norm, x)
         own, source = self._apart(cache)
         seen: Cache = ()
         if self.shares and isinstance(self.attn, Attention):
-            mixed, seen, own = self.attn.attend(first, turn, location, own, shared)
+            mixed, seen, own = self.attn.attend(first, turn, location, own, given.shared)
         else:
             mixed, own = self._mixed(first, turn, location, own)
-        after = self._added(x, _normed(self.attn_post_norm, mixed))
+        after = self._added(x, applied(self.attn_post_norm, mixed))
         if self.cross is not None:
-            found = self.cross(_normed(self.cross_norm, after), source, source_length)
+            found = self.cross(applied(self.cross_norm, after), source, given.source_length)
             after = self._added(after, found)
         if self.block not in PARALLEL:
-            second = _normed(self.mlp_norm, after)
+            second = applied(self.mlp_norm, after)
         else:
             second = first if self.mlp_norm is None else self.mlp_norm(x)
-        made = self._widened(second, numbers)
+        made = self._widened(second, given.numbers)
         if self.experts is not None:
             of_experts = self.expert_post_norm(self.experts(after))
             made = self.plain_post_norm(made) + of_experts
-        return self._closed(self._added(after, _normed(self.mlp_post_norm, made)), given), own, seen
+        return self._closed(self._added(after, applied(self.mlp_post_norm, made)), given), own, seen
 
     def _closed(self, x: Tensor, given: Given) -> Tensor:
         """The residual stream with what the layer has for each token, and times its scale."""
-        vectors, *_ = given
-        if self.input is not None and vectors is not None:
-            x = x + self.input(x, vectors)
+        if self.input is not None and given.vectors is not None:
+            x = x + self.input(x, given.vectors)
         return x if self.scale is None else x * parallel.local(self.scale, x.device)
 
     def read(self, source: Tensor, cache: Cache) -> None:
@@ -200,37 +212,26 @@ class DecoderLayer(LayerModule):
         return scaled(made, self.mlp_scale)
 
     def _single(
-        self,
-        x: Tensor,
-        turn: Turn,
-        location: Location,
-        cache: Cache | None,
-        numbers: Numbers | None,
+        self, x: Tensor, turn: Turn, location: Location, cache: Cache | None, given: Given
     ) -> tuple[Tensor, Cache | None]:
         """The layer of one part."""
-        first = _normed(self.norm, x)
+        first = applied(self.norm, x)
         if self.has_mlp:
-            return self._added(x, self._widened(first, numbers)), cache
+            return self._added(x, self._widened(first, given.numbers)), cache
         mixed, cache = self._mixed(first, turn, location, cache)
         return self._added(x, mixed), cache
 
     def _normed_after(
-        self,
-        x: Tensor,
-        turn: Turn,
-        location: Location,
-        cache: Cache | None,
-        numbers: Numbers | None,
-        source_length: Tensor | None,
+        self, x: Tensor, turn: Turn, location: Location, cache: Cache | None, given: Given
     ) -> tuple[Tensor, Cache | None]:
         """The layer with a norm behind each sum, as the first Transformer had them."""
         own, source = self._apart(cache)
         mixed, own = self._mixed(x, turn, location, own)
-        x = _normed(self.attn_norm, self._added(x, mixed))
+        x = applied(self.attn_norm, self._added(x, mixed))
         if self.cross is not None:
-            seen = self.cross(x, source, source_length)
-            x = _normed(self.cross_norm, self._added(x, seen))
-        return _normed(self.mlp_norm, self._added(x, self._widened(x, numbers))), own
+            seen = self.cross(x, source, given.source_length)
+            x = applied(self.cross_norm, self._added(x, seen))
+        return applied(self.mlp_norm, self._added(x, self._widened(x, given.numbers))), own
 
     def _added(self, x: Tensor, more: Tensor) -> Tensor:
         return x + scaled(more, self.residual_scale)
@@ -245,7 +246,3 @@ def _make_mlp(config: DecoderConfig, index: int, dtype: DType) -> PlainMLP | Mix
     if config.mlp_scales is not None:
         make = partial(GatedMLP, gate_scale=config.mlp_scales[0])
     return make(*widths, config.hidden_act, dtype, config.mlp_bias, inner_eps)
-
-
-def _normed(norm: Norm | None, x: Tensor) -> Tensor:
-    return x if norm is None else norm(x)

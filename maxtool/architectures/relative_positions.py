@@ -7,6 +7,7 @@ bucket of each distance is a table, whose numbers are transformers' to the last 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -102,3 +103,20 @@ class RelativeBias(Module[[Relative], Tensor]):
             nothing = Tensor(-np.inf, DType.float32, biases.device)
             biases = ops.where(hidden, nothing, biases)
         return biases.reshape([1, self.heads, *buckets.shape])
+
+
+def biases_of(
+    tables: Sequence[RelativeBias],
+    distances: RelativePositions,
+    places: tuple[Tensor, DimLike, DimLike],
+    layers: int,
+) -> list[Tensor | None]:
+    """The biases of each of so many layers, which may share the last of fewer tables, or have none.
+
+    ``places`` are the first query, and the numbers of queries and keys.
+    """
+    if not tables:
+        return [None] * layers
+    far = distances.of(*places)
+    found = [table(far) for table in tables]
+    return [found[min(layer, len(found) - 1)] for layer in range(layers)]

@@ -8,7 +8,7 @@ from maxtool.architectures.entry import Table
 from maxtool.architectures.mlp import MLPS, scaled
 from maxtool.architectures.normalization import applied, stream_norm
 from maxtool.architectures.position_vectors import POSITIONS
-from maxtool.architectures.relative_positions import RelativeBias, RelativePositions
+from maxtool.architectures.relative_positions import RelativeBias, RelativePositions, biases_of
 from maxtool.dtype import DType
 from maxtool.graph import Tensor
 from maxtool.nn import Embedding, Module, ModuleList
@@ -74,10 +74,8 @@ class SourceEncoder(Module[[Tensor], Tensor]):
         if self.position is not None:
             x = self.position(x, first)
         x = applied(self.embed_norm, x)
-        biases: list[Tensor | None] = [None]
-        if self.relative:
-            far = self.distances.of(first, length, length)
-            biases = [relative(far) for relative in self.relative]
-        for index, layer in enumerate(self.layers):
-            x = layer(x, biases[min(index, len(biases) - 1)])
+        places = first, length, length
+        biases = biases_of(self.relative, self.distances, places, len(self.layers))
+        for layer, own in zip(self.layers, biases, strict=True):
+            x = layer(x, own)
         return applied(self.norm, x)

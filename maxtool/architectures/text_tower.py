@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from maxtool.architectures.pooling import of_length_1
 from maxtool.architectures.pre_norm_layer import LayerSizes, PreNormLayer
+from maxtool.architectures.token_masks import shown
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, ops
 from maxtool.nn import Embedding, LayerNorm, Linear, Module, ModuleList
@@ -81,9 +82,8 @@ class TextTower(Module[[Tensor, Tensor], Tensor]):
 
         Both arguments are ``[batch, seq]``; the mask is 1 for a token and 0 for padding.
         """
-        batch, seq = input_ids.shape
         x = self.embed(input_ids) + self.position(_places(input_ids))
-        mask = attention_mask.cast(DType.bool).reshape([batch, 1, 1, seq])
+        mask = shown(attention_mask)
         for layer in self.layers:
             x = layer(x, mask, None)
         return self.norm(x)
