@@ -40,6 +40,26 @@ def test_every_kernel_and_every_recipe_has_a_test() -> None:
     assert [each for each in models - recorded if not (levels.DATA / each).is_dir()] == []
 
 
+def test_each_of_these_tests_is_there() -> None:
+    """A test's parameters may have changed since; without this, only what is slow would tell."""
+    done = in_a_process({name for names in PARTS.values() for name in names}, "--collect-only")
+    assert done.returncode == 0, done.stdout[-8000:]
+
+
+def in_a_process(
+    names: set[str], *options: str, level: levels.Level | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run tests by name in a process of their own, of a lesser CPU if one is given."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
+    return subprocess.run(
+        [*command, *options, *sorted(f"tests/{name}" for name in names)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | (level.environment if level else {}),
+    )
+
+
 @pytest.mark.parametrize(
     ("cpu", "lesser"),
     [
@@ -84,14 +104,7 @@ def test_a_process_finds_itself_on_such_a_cpu(level: levels.Level) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", sampled(PARTS, "kernels"))
 def test_as_on_a_lesser_cpu(level: levels.Level, part: str) -> None:
-    names = {f"tests/{name}" for name in PARTS[part]}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [*command, *sorted(names)],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env=os.environ | level.environment,
-    )
+    names = set(PARTS[part])
+    done = in_a_process(names, level=level)
     assert done.returncode == 0, f"on {level.cpu}:\n{done.stdout[-8000:]}{done.stderr[-2000:]}"
     assert f"{len(names)} passed" in done.stdout, "a test that is skipped shows nothing"

@@ -81,7 +81,15 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return make
 
 
-@pytest.mark.parametrize("case", ["CLIP-0", "CLIP-to-24", "Siglip-same", "Siglip-to-8"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param("CLIP-0", id="clip"),
+        pytest.param("Siglip-same", id="siglip"),
+        "CLIP-to-24",
+        "Siglip-to-8",
+    ],
+)
 def test_check_passes(case: str, tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     source = written(case, tmp_path / "model")

@@ -94,10 +94,15 @@ def all_double(torch: Any) -> Iterator[None]:
     def float_unless_double(self: Any) -> Any:
         return self if self.dtype is torch.float64 else narrow(self)
 
-    with pytest.MonkeyPatch.context() as patch, torch.no_grad():
-        patch.setattr(torch, "float32", torch.float64)
-        patch.setattr(torch.Tensor, "float", float_unless_double)
-        yield
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)  # of the numbers that hide scores, in XGLM's attention
+    try:
+        with pytest.MonkeyPatch.context() as patch, torch.no_grad():
+            patch.setattr(torch, "float32", torch.float64)
+            patch.setattr(torch.Tensor, "float", float_unless_double)
+            yield
+    finally:
+        torch.set_default_dtype(default)
 
 
 def forward(torch: Any, model: Any, ids: np.ndarray) -> np.ndarray:
