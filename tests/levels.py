@@ -47,7 +47,8 @@ KERNELS = {
     "IntegerPower": "graph/test_elementwise.py::test_powers_of_whole_numbers[int32]",
     "L2NormRows": "graph/test_normalization.py::test_l2_norms[float32]",
     "LayerNormRows": "graph/test_normalization.py::test_what_numpy_computes[float32]",
-    "LinearAttention": "graph/test_recurrence.py::test_a_scan_in_pieces[False-True-lengths2-1-4-7-20]",
+    "LinearAttention": "graph/test_recurrence.py"
+    "::test_a_scan_in_pieces[False-True-lengths2-1-4-7-20]",
     "PackedLinears": "compiler/kernels/test_epilogues.py::test_what_numpy_computes[three]",
     "PackedLinear": "compiler/kernels/test_linear.py"
     "::test_short_weights_are_used_exactly[172-64-bfloat16]",
