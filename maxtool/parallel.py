@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, partial
+from itertools import chain, islice
 from types import TracebackType
 from typing import NoReturn, TypeVar
 
@@ -78,13 +79,19 @@ def in_order(calls: Iterable[Callable[[], Result] | None], threads: int) -> Gene
     As many more are made ahead, and ``calls`` is iterated by the thread that asks for results.
     Where it gives None, it goes on once all results before that have been taken. What a call, or
     ``calls``, raises is raised in its place: of several errors the first is told, whatever the
-    number of threads. Close the iterator to end the threads before it is exhausted.
+    number of threads. A call that is the only one is made by the thread that asks. Close the
+    iterator to end the threads before it is exhausted.
     """
     _keep_freed_memory()
+    steps = _failing_in_place(calls)
+    first = list(islice(steps, 2))
+    if len(first) < 2:
+        yield from (call() for call in first if call is not None)
+        return
     waiting: deque[Future[Result]] = deque()
     pool = ThreadPoolExecutor(threads, initializer=_begin_work)
     try:
-        for call in _failing_in_place(calls):
+        for call in chain(first, steps):
             while waiting and (call is None or len(waiting) >= 2 * threads):
                 yield waiting.popleft().result()
             if call is not None:

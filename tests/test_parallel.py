@@ -126,6 +126,14 @@ def test_a_call_in_order_starts_no_threads_of_its_own() -> None:
     assert {len(found) for found in in_order([names] * 4, 2)} == {1}
 
 
+def test_the_only_call_starts_no_thread() -> None:
+    """Whoever converts thousands of small tensors would start as many threads."""
+    here = threading.current_thread().name
+    assert list(in_order([lambda: threading.current_thread().name], 4)) == [here]
+    assert here not in in_order([lambda: threading.current_thread().name] * 2, 4)
+    assert list(in_order([], 4)) == list(in_order([None], 4)) == []
+
+
 def test_calls_behind_keep_their_order() -> None:
     made: list[int] = []
     with Behind() as behind:

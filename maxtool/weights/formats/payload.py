@@ -20,6 +20,8 @@ from maxtool.parallel import Behind, in_order
 from maxtool.weights.tensor_info import TensorSpec
 
 CHUNK_BYTES = 1 << 24
+# Handing so little to another thread takes longer than writing it.
+AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,11 @@ class DigestedStream:
 
     def write(self, data: bytes | memoryview) -> int:
         """Write at the place that was reached; the data must stay as they are."""
-        self.behind.call(lambda: self._write(data))
+        if len(data) > AT_ONCE:
+            self.behind.call(lambda: self._write(data))
+        else:
+            self.behind.finish()
+            self._write(data)
         return len(data)
 
     def place(self, array: Placed, progress: Progress) -> int:
