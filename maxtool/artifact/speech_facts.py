@@ -5,21 +5,18 @@ The tokens are those of ``generation_config.json``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from maxtool.architectures.encoder_decoder import EncoderDecoder
-from maxtool.artifact import audio_processor, image_processor
+from maxtool.artifact import audio_processor, generation_config, image_processor
 from maxtool.errors import ConfigurationError
 from maxtool.recipe import Plan
 from maxtool.runtime.loader.audio_spec import AudioSpec
 from maxtool.runtime.loader.speech_spec import speech_spec
-from maxtool.weights.jsonfile import read_object
 
-GENERATION = "generation_config.json"
-MOST = 1 << 20  # bytes of that file
 # What the manifest calls tokens and numbers, and the keys.
 TOLD = {
     "start": "decoder_start_token_id",
@@ -34,10 +31,17 @@ TOLD = {
 LANGUAGES, FORCED = "lang_to_id", "forced_decoder_ids"
 SUPPRESSED = ("suppressed", "suppressed_first")
 # Ways of writing that are not offered, which a file may ask for.
-NOT_DONE = """
-compression_ratio_threshold condition_on_prev_tokens do_sample logprob_threshold
-no_repeat_ngram_size no_speech_threshold num_beams penalty_alpha repetition_penalty
-"""
+NOT_DONE = (
+    "compression_ratio_threshold",
+    "condition_on_prev_tokens",
+    "do_sample",
+    "logprob_threshold",
+    "no_repeat_ngram_size",
+    "no_speech_threshold",
+    "num_beams",
+    "penalty_alpha",
+    "repetition_penalty",
+)
 
 
 def speech_facts(planned: Plan, module: object) -> tuple[Mapping[str, Any], list[str]]:
@@ -50,12 +54,13 @@ def speech_facts(planned: Plan, module: object) -> tuple[Mapping[str, Any], list
     if audio is not None:
         _check_size(audio, planned)
         facts["audio"] = asdict(audio)
-    file = planned.checkpoint.folder / GENERATION
+    file = planned.checkpoint.folder / generation_config.FILE
     if not file.is_file():
-        return facts, [*notes, _without(GENERATION)]
-    said = read_object(file, most=MOST)
+        return facts, [*notes, _without(generation_config.FILE)]
+    said = generation_config.read(file)
     facts["speech"] = _tokens(said, file, planned.config["vocab_size"])
-    return facts, [*notes, *_not_done(said)]
+    left = generation_config.not_done(said, file, NOT_DONE)
+    return facts, [*notes, *(f"{line}: tokens are the likeliest" for line in left)]
 
 
 def _without(file: str) -> str:
@@ -102,10 +107,3 @@ def _renamed(said: Mapping[str, Any], size: int) -> dict[str, Any]:
         named = said.get(LANGUAGES) or {}
         tokens["languages"] = {name.strip("<|>"): token for name, token in named.items()}
     return tokens
-
-
-def _not_done(said: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line for each way of writing that the file asks for, and is not offered."""
-    for key in NOT_DONE.split():
-        if said.get(key) not in (None, False, 1, 1.0, 0):
-            yield f"{key} = {said[key]!r:.40} of {GENERATION} is not done: tokens are the likeliest"

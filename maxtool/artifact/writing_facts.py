@@ -5,20 +5,18 @@ They are those of ``generation_config.json``, or of ``config.json`` where there 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from maxtool.artifact import generation_config
 from maxtool.errors import ConfigurationError
 from maxtool.recipe import Plan
 from maxtool.runtime.loader.specs import TEXT_TO_TEXT
 from maxtool.runtime.loader.writing_spec import WritingSpec, writing_spec
 from maxtool.tokenizer import Tokenizer
-from maxtool.weights.jsonfile import read_object
 
-GENERATION = "generation_config.json"
-MOST = 1 << 20  # bytes of that file
 # What the manifest calls tokens and numbers, and the keys.
 TOLD = {
     "start": "decoder_start_token_id",
@@ -36,11 +34,21 @@ LISTS = ("ends", "forced_last", "suppressed", "suppressed_first")
 COUNTS = ("no_repeat", "least", "most")
 INSTEAD, ASKED = "bos_token_id", "max_new_tokens"
 # Ways of writing that are not offered, which a file may ask for.
-NOT_DONE = """
-bad_words_ids constraints do_sample encoder_no_repeat_ngram_size encoder_repetition_penalty
-exponential_decay_length_penalty force_words_ids min_new_tokens num_beam_groups num_beams
-penalty_alpha repetition_penalty sequence_bias
-"""
+NOT_DONE = (
+    "bad_words_ids",
+    "constraints",
+    "do_sample",
+    "encoder_no_repeat_ngram_size",
+    "encoder_repetition_penalty",
+    "exponential_decay_length_penalty",
+    "force_words_ids",
+    "min_new_tokens",
+    "num_beam_groups",
+    "num_beams",
+    "penalty_alpha",
+    "repetition_penalty",
+    "sequence_bias",
+)
 
 
 def writing_facts(
@@ -51,7 +59,7 @@ def writing_facts(
         return {}, []
     said, file = _said(planned)
     found = _renamed(said)
-    if file.name == GENERATION:
+    if file.name == generation_config.FILE:
         usual = {"start": said.get(INSTEAD)}
     else:
         last = planned.config["last_token"]
@@ -61,11 +69,12 @@ def writing_facts(
     if not found["ends"] and tokenizer is not None:
         found["ends"] = [*tokenizer.eos_token_ids]
     if found["start"] is None:
-        what = f"neither {GENERATION} nor the configuration says what token texts begin with"
-        return {}, [f"{what}: the artifact takes arrays, not text"]
+        files = f"neither {generation_config.FILE} nor the configuration"
+        what = "says what token texts begin with: the artifact takes arrays, not text"
+        return {}, [f"{files} {what}"]
     spec = _checked(found, file, planned.config["vocab_size"])
     told = {name: value for name, value in asdict(spec).items() if value not in (None, ())}
-    return {"writing": told}, [*_not_done(said, file)]
+    return {"writing": told}, [*generation_config.not_done(said, file, NOT_DONE)]
 
 
 def _there(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,11 +84,11 @@ def _there(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _said(planned: Plan) -> tuple[Mapping[str, Any], Path]:
     """The keys that say how texts are written, and their file."""
-    file = planned.checkpoint.folder / GENERATION
+    file = planned.checkpoint.folder / generation_config.FILE
     if planned.checkpoint.config is None:  # GGUF has nothing of it but the first token
         return {}, planned.checkpoint.path
     if file.is_file():
-        return read_object(file, most=MOST), file
+        return generation_config.read(file), file
     config = planned.checkpoint.config
     return config, planned.checkpoint.config_file or planned.checkpoint.path
 
@@ -107,10 +116,3 @@ def _checked(found: Mapping[str, Any], file: Path, size: int) -> WritingSpec:
         what = f"the tokens around what is written are malformed: {error}"
         raise ConfigurationError(what, file=file) from None
     return spec
-
-
-def _not_done(said: Mapping[str, Any], file: Path) -> Iterator[str]:
-    """Yield a line for each way of writing that the file asks for, and is not offered."""
-    for key in NOT_DONE.split():
-        if said.get(key) not in (None, False, 1, 1.0, 0):
-            yield f"{key} = {said[key]!r:.40} of {file.name} is not done"
