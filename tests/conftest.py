@@ -61,6 +61,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    """Before the fixtures that the test is the first to ask for."""
+    effort.optimise_for(item)
+
+
 def pytest_collection_finish() -> None:
     """Freeze all imported objects: garbage collections need not look at them again."""
     gc.freeze()
@@ -77,13 +83,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture
 def optimised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Optimise the code the test compiles, whatever else is not."""
-    monkeypatch.setattr("maxtool.compiler.cpu_target.OPT_LEVEL", 3)
-
-
-@pytest.fixture
-def unoptimised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave the test's code unoptimised: it compares results, in many models."""
-    monkeypatch.setattr("maxtool.compiler.cpu_target.OPT_LEVEL", 0)
+    monkeypatch.setattr("maxtool.compiler.cpu_target.OPT_LEVEL", effort.USUAL)
 
 
 @pytest.fixture(scope="session")

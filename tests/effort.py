@@ -1,8 +1,9 @@
 """Effort of the tests: with ``--quick``, the checks that find most faults in half the time.
 
-What is compiled in the tests' own process is then not optimised by LLVM, and property tests draw
-fewer examples. Programs that a test starts compile as users do either way, and so does a test with
-the fixture ``optimised``.
+Property tests draw fewer examples then. What is compiled in the tests' own process is optimised by
+LLVM only where kernels are tested, and with ``--quick`` nowhere: optimising takes more than half of
+the time of a model, which is made of those kernels. Programs that a test starts compile as users do
+either way, and so does a test with the fixture ``optimised``.
 
 What takes minutes for each of dozens of families, and nearly always fails for several of them or
 for none, runs for a sample of them, with ``--everything`` for all.
@@ -12,19 +13,32 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+# Folders of tests of kernels.
+OF_KERNELS = ("compiler", "graph", "importers")
+TESTS = Path(__file__).resolve().parent
+# Levels of LLVM's optimisation.
+NONE, USUAL = 0, 3
 
 _chosen = {"quick": False}
 
 
 def be_quick() -> None:
-    """Switch before the tests are imported: some of them describe targets at import."""
+    """Switch before the tests are imported."""
+    _chosen["quick"] = True
+
+
+def optimise_for(item: pytest.Item) -> None:
+    """Set how far what a test compiles is optimised."""
     from maxtool.compiler import cpu_target
 
-    _chosen["quick"] = True
-    cpu_target.OPT_LEVEL = 0
+    room = item.path.relative_to(TESTS).parts[0]
+    wanted = room in OF_KERNELS or item.get_closest_marker("reference") is not None
+    cpu_target.OPT_LEVEL = USUAL if wanted and not _chosen["quick"] else NONE
 
 
 def examples(quick: int, full: int) -> int:

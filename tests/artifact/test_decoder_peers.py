@@ -28,7 +28,7 @@ from tests.parity.peers import cached, forward, load, saved, single, torch
 
 __all__ = ["torch"]  # the fixture
 
-pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("unoptimised")]
+pytestmark = [pytest.mark.peers, pytest.mark.slow]
 
 SOURCES = [
     (family, dialect)

@@ -16,7 +16,7 @@ from maxtool import artifact
 from maxtool.runtime import loader
 from tests.artifact.measure import BOUND, Array, error
 
-pytestmark = [pytest.mark.peers, pytest.mark.slow, pytest.mark.usefixtures("unoptimised")]
+pytestmark = [pytest.mark.peers, pytest.mark.slow]
 
 KINDS = ("bert", "electra", "roberta", "xlm-roberta", "distilbert", "nomic_bert", "modernbert")
 OUTPUTS = ("last_hidden_state", "pooler_output")

@@ -16,7 +16,7 @@ from tests.parity.peers import torch
 
 __all__ = ["torch"]  # the fixture
 
-pytestmark = [pytest.mark.peers, pytest.mark.usefixtures("unoptimised", "torch")]
+pytestmark = [pytest.mark.peers, pytest.mark.usefixtures("torch")]
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = (

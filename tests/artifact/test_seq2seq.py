@@ -195,7 +195,6 @@ def test_what_is_refused(options: dict[str, Any], problem: str, tmp_path: Path) 
 
 @pytest.mark.slow
 @pytest.mark.peers
-@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("recipe", ["bart", "t5"])
 def test_check_against_transformers(recipe: str, tmp_path: Path) -> None:

@@ -60,7 +60,6 @@ def test_no_cache_in_blocks(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.peers
-@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.filterwarnings("ignore")
 def test_check_against_transformers(tmp_path: Path) -> None:
     pytest.importorskip("transformers", reason="needs the peers extra")

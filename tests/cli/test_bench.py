@@ -40,15 +40,13 @@ SOURCES: Mapping[str, list[object]] = {
 
 
 @pytest.fixture(scope="module")
-def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with a decoder, an encoder and a module, unoptimised."""
+def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a decoder, an encoder and a module."""
     home = tmp_path_factory.mktemp("bench")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("maxtool.compiler.cpu_target.OPT_LEVEL", 0)
-        for name, arguments in SOURCES.items():
-            done = invoke("compile", *arguments, "-o", home / name)
-            assert done.exit_code == 0, done.output
-    yield home
+    for name, arguments in SOURCES.items():
+        done = invoke("compile", *arguments, "-o", home / name)
+        assert done.exit_code == 0, done.output
+    return home
 
 
 @pytest.fixture(scope="module")

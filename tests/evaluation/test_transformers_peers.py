@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from maxtool.cli.app import app
 
-pytestmark = [pytest.mark.peers, pytest.mark.usefixtures("unoptimised")]
+pytestmark = [pytest.mark.peers]
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "samples" / "fireside"
