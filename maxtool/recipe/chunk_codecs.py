@@ -9,6 +9,7 @@ from maxtool.recipe.codec_type import FLAGS_OR_NULL, NUMBER, Codec, Raws, Unspel
 from maxtool.recipe.expressions import Undefined, Values, same
 from maxtool.recipe.keys import short
 from maxtool.recipe.layer_codecs import MAX_LAYERS, Flags, period
+from maxtool.recipe.listed_layers import by_kind, numbered
 
 # What llama.cpp takes for granted: how many positions a chunk has, that each fourth layer has none
 # and does not rotate, and that models of so many experts have no norms of queries and keys.
@@ -27,7 +28,7 @@ def _read_kinds(raws: Raws, values: Values) -> Any:  # noqa: ANN401
         return values["rope_layers"] or _all_set(values["n_layers"])
     if not isinstance(listed, list | tuple):
         return listed
-    return [KINDS.get(item, item) if isinstance(item, str) else item for item in listed]
+    return by_kind(listed, KINDS)
 
 
 def _write_kinds(flags: Flags, _values: Values) -> Raws:
@@ -88,9 +89,8 @@ def _read_numbered(raws: Raws, values: Values) -> Any:  # noqa: ANN401
     numbers, every = raws
     if numbers is None:
         return _read_every([every], values)
-    if not isinstance(numbers, list | tuple):
-        raise Undefined(f"{short(numbers)} is not a list of numbers of layers")
-    return tuple(layer in numbers for layer in range(values["n_layers"]))
+    own = numbered(numbers)
+    return tuple(layer in own for layer in range(values["n_layers"]))
 
 
 def _write_numbered(flags: Flags, values: Values) -> Raws:

@@ -9,6 +9,7 @@ from maxtool.recipe.codec_type import NUMBER, Codec, Raws, Unspellable
 from maxtool.recipe.expressions import Undefined, Values, same
 from maxtool.recipe.keys import short
 from maxtool.recipe.layer_codecs import Flags
+from maxtool.recipe.listed_layers import by_kind
 
 # --- numbers -------------------------------------------------------------------------------------
 
@@ -113,9 +114,7 @@ def _read_kinds(raws: Raws, values: Values) -> Any:  # noqa: ANN401
     if listed is None:
         fits = type(first) is int and first >= 0
         return tuple(layer >= first for layer in range(values["n_layers"])) if fits else first
-    if not isinstance(listed, list | tuple):
-        raise Undefined(f"{short(listed)} is not a list of the kinds of layers")
-    return [KINDS.get(item, item) if isinstance(item, str) else item for item in listed]
+    return by_kind(listed, KINDS)
 
 
 def _write_kinds(flags: Flags, _values: Values) -> Raws:

@@ -14,6 +14,7 @@ from maxtool.recipe.codec_type import (
 )
 from maxtool.recipe.expressions import Undefined, Values
 from maxtool.recipe.keys import short
+from maxtool.recipe.listed_layers import by_kind, numbered
 
 Flags = tuple[bool, ...]
 MAX_LAYERS = 1 << 16
@@ -74,7 +75,7 @@ def _read_layer_types(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
     (listed,) = raws
     if not isinstance(listed, list | tuple):
         return listed
-    return [LAYER_TYPES.get(item, item) if isinstance(item, str) else item for item in listed]
+    return by_kind(listed, LAYER_TYPES)
 
 
 def _write_layer_types(flags: Flags, _values: Values) -> Raws:
@@ -86,9 +87,7 @@ def _read_sparse(raws: Raws, values: Values) -> Any:  # noqa: ANN401
     dense, every = raws
     if dense is None and every is None:
         return None
-    dense = [] if dense is None else dense
-    if not isinstance(dense, list | tuple):
-        raise Undefined(f"{short(dense)} is not a list of numbers of layers")
+    dense = numbered([] if dense is None else dense)
     layers = range(values["n_layers"])
     return tuple(layer not in dense and (layer + 1) % (every or 1) == 0 for layer in layers)
 
@@ -242,9 +241,7 @@ def _read_gpt_neo(raws: Raws, values: Values) -> Any:  # noqa: ANN401
     listed, types = raws
     if listed is None:
         listed = _repeated(GPT_NEO_TYPES if types is None else types, values["n_layers"])
-    if not isinstance(listed, list | tuple):
-        raise Undefined(f"{short(listed)} is not a list of the kinds of layers")
-    return [KINDS_OF_WINDOWS.get(item, item) if isinstance(item, str) else item for item in listed]
+    return by_kind(listed, KINDS_OF_WINDOWS)
 
 
 def _repeated(types: object, layers: int) -> list[object]:

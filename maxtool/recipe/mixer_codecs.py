@@ -9,6 +9,7 @@ from maxtool.recipe.codec_type import NUMBER, Codec, Raws, Unspellable
 from maxtool.recipe.expressions import Undefined, Values
 from maxtool.recipe.keys import short
 from maxtool.recipe.layer_codecs import Flags, read_period
+from maxtool.recipe.listed_layers import by_kind, numbered
 
 Kinds = Mapping[str, bool]
 CONVOLVED: Kinds = {"full_attention": True, "conv": False}
@@ -19,15 +20,12 @@ STATE_SPACES: Kinds = {"attention": True, "mamba": False, **LINEAR}
 def _read_attention(raws: Raws, values: Values, kinds: Kinds = CONVOLVED) -> Any:  # noqa: ANN401
     """Read the kind of each layer, or where there is none the numbers of those with attention."""
     numbers, listed = raws
-    if isinstance(listed, list | tuple):
-        return [kinds.get(item, item) if isinstance(item, str) else item for item in listed]
     if listed is not None:
-        raise Undefined(f"{short(listed)} is not a list of the kinds of layers")
+        return by_kind(listed, kinds)
     if numbers is None:
         return None
-    if not isinstance(numbers, list | tuple):
-        raise Undefined(f"{short(numbers)} is not a list of numbers of layers")
-    return tuple(layer in numbers for layer in range(values["n_layers"]))
+    own = numbered(numbers)
+    return tuple(layer in own for layer in range(values["n_layers"]))
 
 
 def _listed_kinds(flags: Flags, other: str) -> list[str]:
