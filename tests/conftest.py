@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> None:
-    """Before the fixtures that the test is the first to ask for."""
+    """Set what is optimised, before the fixtures that the test is the first to ask for."""
     effort.optimise_for(item)
 
 

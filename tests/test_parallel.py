@@ -127,7 +127,7 @@ def test_a_call_in_order_starts_no_threads_of_its_own() -> None:
 
 
 def test_the_only_call_starts_no_thread() -> None:
-    """Whoever converts thousands of small tensors would start as many threads."""
+    """Threads would otherwise be started for each of thousands of small tensors."""
     here = threading.current_thread().name
     assert list(in_order([lambda: threading.current_thread().name], 4)) == [here]
     assert here not in in_order([lambda: threading.current_thread().name] * 2, 4)

@@ -12,7 +12,7 @@ def by_kind(listed: object, kinds: Mapping[str, bool]) -> list[object]:
     """Return the flag of each layer's kind; an element that is none stays, for the type to refuse.
 
     Raises:
-        Undefined: If it is no list.
+        Undefined: If it is something else than a list.
     """
     if not isinstance(listed, list | tuple):
         raise Undefined(f"{short(listed)} is not a list of the kinds of layers")
@@ -23,7 +23,7 @@ def numbered(numbers: object) -> Container[object]:
     """Return a list of numbers of layers.
 
     Raises:
-        Undefined: If it is none.
+        Undefined: If it is something else.
     """
     if not isinstance(numbers, list | tuple):
         raise Undefined(f"{short(numbers)} is not a list of numbers of layers")

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import BadInput, DoesNotFit
-from .image_files import pixels_of
-from .image_spec import image_spec
+from .image_pixels import ImagePixels
 from .image_tokens import ImageTokens, image_tokens
 from .memory import Array
 from .placed_images import PlacedImage
@@ -42,19 +41,8 @@ class Illustrations:
             BadInput: If one is no image.
             MachineLacks: If Pillow is not here.
         """
-        manifest = self._model.manifest
-        if manifest.image is None:
-            what = "the model takes pixel values, and nothing says how images become those"
-            hint = "compile it with its preprocessor_config.json"
-            raise DoesNotFit(what, hint=hint)
-        steps = image_spec(manifest.image)
-        found = [pixels_of(file, steps) for file in files]
-        wanted = self._model.entry(LOOK).inputs[0].shape[1:]
-        for file, pixels in zip(files, found, strict=True):
-            if pixels.shape != wanted:
-                made, fits = (" x ".join(map(str, size[1:])) for size in (pixels.shape, wanted))
-                raise DoesNotFit(f"the image has {made} pixels; the model takes {fits}", file=file)
-        return found
+        pixels = ImagePixels(self._model, LOOK)
+        return [pixels.of(file) for file in files]
 
     def text(
         self,

@@ -14,8 +14,7 @@ from .classifier import softmax
 from .entries import EntryRunner
 from .errors import BadUsage, DoesNotFit, RunError
 from .image_entries import PIXELS, RESULTS, TAKING
-from .image_files import pixels_of
-from .image_spec import ImageSpec, image_spec
+from .image_pixels import ImagePixels
 from .labels import PROBABILITY, SHOWN, best, show
 from .labels import SCHEMA as LABELS
 from .memory import Array
@@ -61,32 +60,15 @@ def _shown(options: EmbedOptions | TextOptions) -> int:
     return asked or SHOWN
 
 
-def _steps(model: EntryRunner) -> ImageSpec:
-    if model.manifest.image is None:
-        what = "the model takes pixel values, and nothing says how images become those"
-        hint = "compile it with its preprocessor_config.json, or give --inputs"
-        raise DoesNotFit(what, hint=hint)
-    return image_spec(model.manifest.image)
-
-
 def _outputs(model: EntryRunner, entry: str, files: Sequence[Path], batch: int) -> Iterator[Array]:
     """Yield the rows of an entry's result for some of the images at a time."""
-    steps = _steps(model)
+    pixels = ImagePixels(model, entry)
     for start in range(0, len(files), batch):
-        some = [_fitting(model, entry, file, steps) for file in files[start : start + batch]]
+        some = [pixels.of(file) for file in files[start : start + batch]]
         rows = model.run(entry, {PIXELS: np.stack(some)})[RESULTS[entry]]
         if not np.isfinite(rows).all():
             raise RunError("what the model gives is not finite numbers")
         yield rows
-
-
-def _fitting(model: EntryRunner, entry: str, file: Path, steps: ImageSpec) -> Array:
-    """The pixels of a file; an error where steps that depend on the image make another size."""
-    pixels, wanted = pixels_of(file, steps), model.entry(entry).inputs[0].shape[1:]
-    if pixels.shape != wanted:
-        made, fits = (" x ".join(map(str, size[1:])) for size in (pixels.shape, wanted))
-        raise DoesNotFit(f"the image has {made} pixels; the model takes {fits}", file=file)
-    return pixels
 
 
 def _batch(options: CommonOptions) -> int:
