@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from collections.abc import Iterator
 
 from .manifest_parser import ManifestParser
+from .manifest_rule import Rule
 from .specs import CLASSIFY, EMBED
-
-Rule: TypeAlias = Callable[[ManifestParser], Iterator[str]]
 
 LOGITS = "logits"
 # What makes scores of logits.

@@ -17,6 +17,7 @@ from .errors import BadInput
 from .image_entries import IMAGE_RULES
 from .image_tokens import IMAGE_TOKEN_RULES
 from .manifest_parser import ManifestParser
+from .manifest_rule import Rule
 from .rewriting_entries import REWRITING_RULES
 from .specs import (
     ALIGNMENT,
@@ -33,7 +34,7 @@ from .specs import (
     is_name,
 )
 from .speech_entries import SPEECH_RULES
-from .text_entries import TEXT_RULES, Rule
+from .text_entries import TEXT_RULES
 
 MAX_BYTES = 1 << 48
 CONTEXT = "context"

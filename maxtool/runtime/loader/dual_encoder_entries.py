@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from collections.abc import Iterator
 
 from .class_entries import SCORES
 from .manifest_parser import ManifestParser
+from .manifest_rule import Rule
 from .specs import DUAL_ENCODER, EMBED, EMBED_IMAGE, SCORE
-
-Rule: TypeAlias = Callable[[ManifestParser], Iterator[str]]
 
 VECTORS = ("image_embeds", "text_embeds")
 LOGITS = "logits_per_image"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from collections.abc import Iterator
 
 from .image_spec import image_spec
 from .manifest_parser import ManifestParser
+from .manifest_rule import for_tasks
 from .specs import CLASSIFY, DUAL_ENCODER, EMBED, EMBED_IMAGE, IMAGE, EntrySpec
-
-Rule: TypeAlias = Callable[[ManifestParser], Iterator[str]]
 
 PIXELS = "pixel_values"
 # What entries give.
@@ -52,8 +50,4 @@ def _prepared(manifest: ManifestParser) -> Iterator[str]:
         yield f"'image' makes {steps.result}, and {name!r} takes {list(shape)}"
 
 
-def _for_images(rule: Rule) -> Rule:
-    return lambda manifest: rule(manifest) if manifest.task in TAKING else iter(())
-
-
-IMAGE_RULES: tuple[Rule, ...] = tuple(map(_for_images, (_images, _prepared)))
+IMAGE_RULES = for_tasks(TAKING, _images, _prepared)

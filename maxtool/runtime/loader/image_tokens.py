@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from .image_entries import PIXELS
 from .image_spec import image_spec
 from .manifest_fields import given
 from .manifest_parser import ManifestParser
+from .manifest_rule import Rule
 from .specs import GENERATE, LOOK, EntrySpec
-
-Rule: TypeAlias = Callable[[ManifestParser], Iterator[str]]
 
 SEEN = "image_embeds"
 MOST_AROUND = 16  # characters around an image

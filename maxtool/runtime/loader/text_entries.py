@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from .errors import DoesNotFit
 from .manifest_parser import ManifestParser
+from .manifest_rule import for_tasks
 from .memory import Array
 from .specs import (
     DUAL_ENCODER,
@@ -19,8 +20,6 @@ from .specs import (
     EntrySpec,
     InputSpec,
 )
-
-Rule: TypeAlias = Callable[[ManifestParser], Iterator[str]]
 
 IDS = ("input_ids", "token")
 SOURCED = (TRANSCRIBE, TEXT_TO_TEXT)  # tasks of models with an encoder behind which texts begin
@@ -195,15 +194,9 @@ def _filled_up(manifest: ManifestParser) -> Iterator[str]:
         yield f"texts are filled up to {filled.length}, and the context is {manifest.context}"
 
 
-def _for(tasks: Collection[str], rule: Rule) -> Rule:
-    """A rule for models of some tasks."""
-    return lambda manifest: rule(manifest) if manifest.task in tasks else iter(())
-
-
-TEXT_RULES: tuple[Rule, ...] = (
-    _for(OF_TEXTS, _stateful),
-    _for(OF_TEXTS, _bounded),
-    _for({GENERATE}, _drawing),
-    _for(EMBEDDING, _embedding),
-    _for(OF_TEXTS, _filled_up),
+TEXT_RULES = (
+    *for_tasks(OF_TEXTS, _stateful, _bounded),
+    *for_tasks({GENERATE}, _drawing),
+    *for_tasks(EMBEDDING, _embedding),
+    *for_tasks(OF_TEXTS, _filled_up),
 )
