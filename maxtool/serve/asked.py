@@ -13,6 +13,7 @@ from maxtool.runtime.loader.json_schema import Grammar
 from maxtool.serve.answer_forms import CHAT_FORM, TEXT_FORM, Form
 from maxtool.serve.completion_fields import BOTH, CHAT, COMPLETION, FORMAT, MOST_PROMPTS, SAMPLING
 from maxtool.serve.fields import read
+from maxtool.serve.images import encoded
 from maxtool.serve.limits import Limits
 from maxtool.serve.logprobs import NotingSampler
 from maxtool.serve.refusal import Refusal, refusal_of, wrong
@@ -65,8 +66,9 @@ def asked_chat(served: Served, content: Mapping[str, Any], limits: Limits) -> As
         raise wrong("top_logprobs", "needs logprobs to be true")
     count = values.get("max_completion_tokens", values.get("max_tokens", sys.maxsize))
     with_template = served.encoder(values.get("chat_template_kwargs", {}))
-    ids = with_template.encode(values["messages"])
-    prompt = replace(_prompt(served, values, count, limits), text=ids, alone=True)
+    ids, images = encoded(served, with_template, values["messages"])
+    usual = _prompt(served, values, count, limits)
+    prompt = replace(usual, text=ids, images=images, alone=True)
     wanted = (top or 0) if values.get("logprobs") else None
     return _asked(served, CHAT_FORM, [prompt], values, wanted, limits)
 

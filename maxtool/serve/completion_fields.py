@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from maxtool.runtime.loader import Sampling
 from maxtool.runtime.loader.json_schema import ANY_OBJECT
@@ -22,29 +22,22 @@ from maxtool.serve.fields import (
     whole,
     within,
 )
+from maxtool.serve.message_parts import content
 
 MOST_PROMPTS, MOST_CHOICES, MOST_TOP, MOST_IDS = 64, 16, 20, 1 << 31
 SAMPLING = [field.name for field in fields(Sampling)]
 
 
-def _parts(value: object) -> str:
-    """Read the content of a message: a string, or a list of parts that are texts."""
-    if not isinstance(value, list):
-        return text(value)
-    read = within({"type": one_of("text"), "text": text})
-    return "".join(read(part).get("text", "") for part in value)
-
-
 MESSAGE: Mapping[str, Reader] = {
     "role": one_of("system", "developer", "user", "assistant"),
-    "content": _parts,
+    "content": content,
     "name": text,
     "refusal": anything,
     "annotations": anything,
 }
 
 
-def _messages(value: object) -> list[dict[str, str]]:
+def _messages(value: object) -> list[dict[str, Any]]:
     """Read a conversation, of at least one message."""
     if not isinstance(value, list) or not value:
         raise ValueError("must be a list of messages")
@@ -55,7 +48,7 @@ def _messages(value: object) -> list[dict[str, str]]:
     return [_message(message) for message in messages]
 
 
-def _message(message: Mapping[str, str]) -> dict[str, str]:
+def _message(message: Mapping[str, Any]) -> dict[str, Any]:
     """A message as templates know it: they call a developer the system."""
     kept = {name: message[name] for name in ("role", "content", "name") if name in message}
     return kept | ({"role": "system"} if kept["role"] == "developer" else {})

@@ -27,7 +27,7 @@ class OneText:
 
     def begin(self, text: Text) -> None:
         """Take a text, which the next step reads."""
-        self._tokens = self._session.generate(text.reply.ids, text.count, text.choose)
+        self._tokens = self._session.generate(text.reply.ids, text.count, text.choose, text.images)
         self.running = [text]
 
     def step(self) -> None:

@@ -98,7 +98,7 @@ class Reading:
                 async for part in request.stream():
                     body += part
                     if len(body) > self._limits.body:
-                        what = f"the body has more than {self._limits.body} bytes"
+                        what = f"the body has more than {self._limits.body} bytes (--max-body)"
                         raise Refusal(413, what, code="body_too_large", headers=closing)
         except TimeoutError:
             if self._stopping:

@@ -9,6 +9,7 @@ from typing import Any
 
 from maxtool.runtime.loader import Model
 from maxtool.runtime.loader.chat import ChatEncoder, open_template
+from maxtool.runtime.loader.illustrated import Illustrations
 from maxtool.runtime.loader.specs import DUAL_ENCODER, EMBED, GENERATE
 from maxtool.runtime.loader.wrong_path import another_task
 from maxtool.serve.limits import Limits
@@ -101,12 +102,24 @@ class Served:
     def _encoder_with(self, variables: Mapping[str, object]) -> ChatEncoder:
         manifest = self.model.manifest
         template = open_template(manifest, variables=variables)
-        return ChatEncoder(template, self.model.tokenizer, manifest.context)
+        tokenizer = self.model.tokenizer
+        return ChatEncoder(template, tokenizer, manifest.context, self.illustrations)
+
+    @cached_property
+    def illustrations(self) -> Illustrations | None:
+        """Return what prepares images within texts; None where the model reads none."""
+        return Illustrations(self.model) if self.reads_images else None
+
+    @property
+    def reads_images(self) -> bool:
+        """Return whether images may stand within the texts of its conversations."""
+        return self.model.manifest.image_tokens is not None
 
     def facts(self) -> dict[str, object]:
         """Facts for clients: what the model does, and how much at once."""
         manifest = self.model.manifest
-        return {"task": manifest.task, "context": manifest.context, "batch": manifest.batch}
+        sizes = {"context": manifest.context, "batch": manifest.batch}
+        return {"task": manifest.task, **sizes, "images": self.reads_images}
 
     def content(self) -> dict[str, object]:
         """The JSON of ``/v1/models``."""

@@ -11,9 +11,9 @@ from maxtool import artifact
 from maxtool.cli.app import app
 
 
-def made(source: Path, **options: Any) -> Path:
-    """The artifact of a checkpoint, beside it."""
-    output = source.with_name("compiled")
+def made(source: Path, output: Path | None = None, **options: Any) -> Path:
+    """The artifact of a checkpoint, beside it if nothing else is said."""
+    output = output or source.with_name("compiled")
     artifact.make(artifact.prepare(artifact.Request(source, output, **options)))
     return output
 

@@ -10,59 +10,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-from typer.testing import CliRunner
 
 from maxtool import artifact
-from maxtool.cli.app import app
 from maxtool.errors import ConfigurationError, UsageError
 from maxtool.runtime import loader
 from maxtool.runtime.loader.errors import BadInput, DoesNotFit
 from maxtool.runtime.loader.placed_images import PlacedImage
 from maxtool.runtime.loader.session import Session
-from tests.artifact.making import made
+from tests.artifact.illustrated import CASES, RECORDED, picture, written
+from tests.artifact.making import made, run
 from tests.artifact.measure import BOUND, error
-from tests.data.seeded import pixel_values, tensors
+from tests.data.seeded import pixel_values
 from tests.effort import thinned
 
-DATA = Path(__file__).resolve().parents[1] / "data"
-RECORDED = dict(np.load(DATA / "image_text.npz"))
-CASES: dict[str, Any] = json.loads(RECORDED.pop("cases").tobytes())
 TOKEN, BEGIN = 256, 257
-SPECIAL = ["<soft>", "<image>", "</image>", "<bos>", "<eos>", "<pad>"]
-TEMPLATE = (
-    "{{ bos_token }}{% for m in messages %}[{{ m.role }}]"
-    "{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}"
-    "{% if p.type == 'image' %}<image>{% else %}{{ p.text }}{% endif %}{% endfor %}{% endif %}"
-    "{% endfor %}[model]"
-)
-
-
-def written(folder: Path, case: str, *, whole: bool = False) -> Path:
-    """The checkpoint of a case, with what prepares texts and images if it is to be ``whole``."""
-    folder.mkdir(exist_ok=True)
-    known = CASES[case]
-    (folder / "config.json").write_text(json.dumps(known["config"]))
-    save_file(tensors(known["shapes"], 1.0), folder / "model.safetensors")
-    if whole:
-        letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-        tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-        tokenizer.decoder = decoders.ByteLevel()
-        tokenizer.add_special_tokens([AddedToken(text, special=True) for text in SPECIAL])
-        tokenizer.save(str(folder / "tokenizer.json"))
-        said = {"bos_token": "<bos>", "eos_token": "<eos>", "chat_template": TEMPLATE}
-        (folder / "tokenizer_config.json").write_text(json.dumps(said))
-        side = known["config"]["vision_config"]["image_size"]
-        steps = {
-            "image_processor_type": "Gemma3ImageProcessor",
-            "size": {"height": side, "width": side},
-            "do_pan_and_scan": None,
-            "image_seq_length": 9,
-        }
-        (folder / "preprocessor_config.json").write_text(json.dumps(steps))
-    return folder
 
 
 def images_of(case: str) -> list[PlacedImage]:
@@ -113,19 +74,6 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
     return make
 
 
-def picture(path: Path, seed: int = 0) -> Path:
-    module = pytest.importorskip("PIL.Image", reason="needs Pillow")
-    bits = np.random.default_rng(seed).integers(0, 256, (20, 17, 3), dtype=np.uint8)
-    module.fromarray(bits).save(path)
-    return path
-
-
-def run(*arguments: object, code: int = 0) -> tuple[str, str]:
-    result = CliRunner().invoke(app, [*map(str, arguments)])
-    assert result.exit_code == code, result.output
-    return result.stdout, result.stderr
-
-
 def test_an_image_stands_where_a_text_has_its_token(
     compiled: Callable[[], Path], tmp_path: Path
 ) -> None:
@@ -159,6 +107,19 @@ def test_another_image_gives_another_text(compiled: Callable[[], Path], tmp_path
         [*session.generate(ids, 1, choose, images)]
         assert session.reused == reused
         assert error(choose.logits[0], fresh[file]) <= BOUND
+
+
+def test_a_place_without_its_image_is_another_text(
+    compiled: Callable[[], Path], tmp_path: Path
+) -> None:
+    """Ids are the same, whether an image is given for them or not."""
+    model = loader.load(compiled())
+    ids, images = model.illustrated("ab", [picture(tmp_path / "x.png")])
+    session, reused = Session(model), []
+    for given in (images, [], images):
+        [*session.generate(ids, 1, Forced([5]), given)]
+        reused.append(session.reused)
+    assert reused == [0, images[0].start, images[0].start]
 
 
 def test_the_programs(compiled: Callable[[], Path], tmp_path: Path) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from maxtool.runtime.loader import Conversation, load
 from maxtool.serve.server import Access
+from tests.artifact.illustrated import picture, written
+from tests.artifact.making import made
 from tests.cli import browser
 from tests.serve.conftest import serving, wait_until
 from tests.serve.driven_browser import opened
@@ -68,3 +72,31 @@ def test_a_text_can_be_stopped_and_a_key_is_asked_for(
         page.run("document.getElementById('stop').click()")
         page.wait("document.getElementById('note').textContent == 'Stopped.'")
         wait_until(client.idle, 5)
+
+
+def test_an_image_is_shown_and_sent(tmp_path: Path) -> None:
+    source = written(tmp_path / "model", "whole", whole=True)
+    file = picture(tmp_path / "x.png", 1)
+    folders = {"words": made(source, tmp_path / "words", recipe="gemma3_vision")}
+    folders["images"] = made(source, tmp_path / "images")
+    expected = "".join(Conversation(load(folders["images"])).ask("what?", 5, [file]))
+    content = base64.b64encode(file.read_bytes()).decode()
+    attach = (
+        f"const bytes = Uint8Array.from(atob('{content}'), one => one.charCodeAt(0));"
+        "const held = new DataTransfer(); held.items.add(new File([bytes], 'x.png', "
+        "{type: 'image/png'})); document.getElementById('image').files = held.files"
+    )
+    changed = "document.getElementById('model').dispatchEvent(new Event('change'))"
+    is_hidden = "document.getElementById('pictures').hidden"
+    with ExitStack() as stack:
+        client = stack.enter_context(serving(folders, *folders))
+        page = stack.enter_context(opened(f"http://127.0.0.1:{client.port}/", tmp_path, 900, 800))
+        page.wait("document.getElementById('model')?.length == 2")
+        assert page.run(is_hidden)
+        page.run(f"{fill(model='images', prompt='what?', tokens=5, temperature=0)};{changed}")
+        assert not page.run(is_hidden)
+        page.run(f"(() => {{ {attach} }})()")
+        page.run(SEND)
+        page.wait(f"{IS_IDLE} && document.querySelectorAll('#said > .model').length == 1")
+        assert page.run(SAID) == [expected]
+        page.wait("document.querySelector('#said > .user img').naturalWidth == 17")

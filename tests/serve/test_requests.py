@@ -87,7 +87,8 @@ def test_types_of_content_have_no_case(client: Client) -> None:
         (["Hello"], "object"),
         ([{"role": "user"}], "content"),
         ([{"role": "tool", "content": "x"}], "role"),
-        ([{"role": "user", "content": [{"type": "image_url"}]}], "type"),
+        ([{"role": "user", "content": [{"type": "input_audio"}]}], "type"),
+        ([{"role": "user", "content": [{"type": "image_url"}]}], "url"),
         ([{"role": "user", "content": 5}], "content"),
     ],
 )

@@ -19,6 +19,7 @@ class Text:
 
     Attributes:
         ids: All its tokens so far.
+        images: Those that stand among them.
         read: How many of them the state holds.
         reused: How many of them it held before the first was read.
         choose: What picks its tokens.
@@ -29,7 +30,7 @@ class Text:
         text = prompt.text
         ids = model.encode(text) if isinstance(text, str) else text
         self.count = model.check_prompt(ids, prompt.max_tokens)
-        self.ids = list(ids)
+        self.ids, self.images = list(ids), prompt.images
         constraint = None if prompt.grammar is None else prompt.grammar.constraint()
         self.choose = picker(prompt.sampling, constraint)
         given, stops = list(self.ids), prompt.stops

@@ -33,8 +33,8 @@ class Illustrations:
         self.tokens: ImageTokens = image_tokens(model.manifest.image_tokens)
         self._model = model
 
-    def pixels(self, files: Sequence[Path]) -> list[Array]:
-        """The pixels of images in files, as the model takes them.
+    def pixels(self, files: Sequence[Path | bytes]) -> list[Array]:
+        """The pixels of images, in files or as those hold them, as the model takes them.
 
         Raises:
             DoesNotFit: If nothing says how images become pixels, or one is of another size.

@@ -9,6 +9,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,8 +24,8 @@ from .memory import Array
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 
 
-def pixels_of(path: Path, steps: ImageSpec) -> Array:
-    """The pixels of an image, float32 ``[3, height, width]``.
+def pixels_of(image_file: Path | bytes, steps: ImageSpec) -> Array:
+    """The pixels of an image, float32 ``[3, height, width]``, of a file or of what one holds.
 
     The image is turned as its EXIF orientation says and made RGB, as transformers does to an image
     that is named by its path.
@@ -34,7 +35,9 @@ def pixels_of(path: Path, steps: ImageSpec) -> Array:
         BadInput: If the file is no image of a known format, damaged, or too large.
     """
     image_module, turned = _pillow()
-    with _reading(path), image_module.open(path, formats=FORMATS) as image:
+    path = image_file if isinstance(image_file, Path) else None
+    opened = BytesIO(image_file) if isinstance(image_file, bytes) else image_file
+    with _reading(path), image_module.open(opened, formats=FORMATS) as image:
         _check_pixels(path, *image.size)
         coloured = turned(image).convert("RGB")
         if steps.on_white:
@@ -55,7 +58,7 @@ def _pillow() -> tuple[ModuleType, Any]:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def _reading(path: Path | None) -> Iterator[None]:
     """Report whatever goes wrong in Pillow as ``BadInput``: a damaged file may raise anything."""
     try:
         with warnings.catch_warnings(category=UserWarning, action="ignore"):
@@ -71,7 +74,7 @@ def _reading(path: Path) -> Iterator[None]:
         raise _damaged(path, error) from None
 
 
-def _damaged(path: Path, error: Exception) -> BadInput:
+def _damaged(path: Path | None, error: Exception) -> BadInput:
     hint = f"images are {', '.join(FORMATS)}"
     what = f"no image that can be decoded: {last_line(error)!s:.120}"
     return BadInput(what, file=path, hint=hint)
@@ -85,13 +88,13 @@ def _on_white(image_module: ModuleType, image: Any) -> Any:  # noqa: ANN401 - Pi
     return image_module.alpha_composite(white, image.convert("RGBA")).convert("RGB")
 
 
-def _check_pixels(path: Path, width: int, height: int) -> None:
+def _check_pixels(path: Path | None, width: int, height: int) -> None:
     if width * height > MOST_PIXELS:
         what = f"an image of {width} x {height} pixels, which are more than {MOST_PIXELS}"
         raise BadInput(what, file=path, hint="make it smaller first")
 
 
-def _resized(path: Path, image: Any, steps: ImageSpec) -> Any:  # noqa: ANN401 - Pillow's class
+def _resized(path: Path | None, image: Any, steps: ImageSpec) -> Any:  # noqa: ANN401 - Pillow's class
     width, height = image.size
     if steps.shortest_edge is not None:
         height, width = _by_shortest(height, width, steps.shortest_edge)

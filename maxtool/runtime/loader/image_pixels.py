@@ -25,16 +25,17 @@ class ImagePixels:
         self._steps = image_spec(model.manifest.image)
         self._wanted = model.entry(entry).inputs[0].shape[1:]
 
-    def of(self, file: Path) -> Array:
-        """The pixels of an image, float32 ``[3, height, width]``.
+    def of(self, image: Path | bytes) -> Array:
+        """The pixels of an image, float32 ``[3, height, width]``, of a file or what one holds.
 
         Raises:
             DoesNotFit: If steps that depend on the image make another size than the model takes.
             BadInput: If it is no image.
             MachineLacks: If Pillow is not here.
         """
-        pixels = pixels_of(file, self._steps)
+        pixels = pixels_of(image, self._steps)
         if pixels.shape != self._wanted:
             made, fits = (" x ".join(map(str, size[1:])) for size in (pixels.shape, self._wanted))
+            file = image if isinstance(image, Path) else None
             raise DoesNotFit(f"the image has {made} pixels; the model takes {fits}", file=file)
         return pixels

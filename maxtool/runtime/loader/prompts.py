@@ -11,6 +11,7 @@ from .sampling import Sampling
 
 if TYPE_CHECKING:
     from .json_schema import Grammar
+    from .placed_images import PlacedImage
 
 MAX_TOKENS = 100  # where nothing else is asked for
 
@@ -27,6 +28,7 @@ class Prompt:
         stops: Strings before which the continuation ends, or a single one.
         alone: Whether what follows is a text of its own, as a reply is.
         grammar: What the continuation follows, if anything: :meth:`Grammars.grammar` compiles it.
+        images: Those that stand among token ids, as :meth:`Model.illustrated` gives both.
     """
 
     text: str | Sequence[int]
@@ -35,6 +37,7 @@ class Prompt:
     stops: Sequence[str] = ()
     alone: bool = False
     grammar: Grammar | None = None
+    images: Sequence[PlacedImage] = ()
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,11 @@ import weakref
 from collections.abc import Iterator, Sequence
 
 from .entries import EntryRunner
-from .image_entries import PIXELS
 from .memory import Array
-from .placed_images import PlacedImage, common_start
+from .placed_images import PlacedImage, common_start, look
 from .processor import Decoder
 from .sampling import Choose, TokenSampler
-from .slots import Slot, Unread, inputs_of, places_of
-from .specs import LOOK
+from .slots import Slot, Unread, inputs_of
 
 
 class Session:
@@ -62,8 +60,7 @@ class Session:
                 continue
             if image.start > read:
                 self._read("prefill", ids[: image.start], read)
-            place = places_of(self._model.manifest, [(self._slot.number, image.start)])
-            self._model.run(LOOK, {PIXELS: image.pixels[None], **place}, self._state)
+            look(self._model, self._state, self._slot, image)
             self.ids[image.start :] = ids[image.start : image.end]
             read = image.end
         return read

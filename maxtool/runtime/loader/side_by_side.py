@@ -5,15 +5,24 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from .continued_text import Text
 from .memory import Array
 from .model import Model
+from .placed_images import PlacedImage, common_start, look
 from .session import common_length
 from .slots import Slot, Unread, inputs_of
 
 DECODE, PREFILL = "decode", "prefill"
 LEAST = 16  # tokens in common that are worth waiting for
+
+
+class Held(NamedTuple):
+    """Tokens of an ended text that are still in its slot, and the images among them."""
+
+    ids: Sequence[int] = ()
+    images: Sequence[PlacedImage] = ()
 
 
 @dataclass(eq=False)
@@ -56,7 +65,7 @@ class SideBySide:
         state = self._state = model.new_state()
         self._free = [Slot(manifest, state, number) for number in reversed(range(manifest.batch))]
         self._running: list[Place] = []
-        self._held: list[list[int]] = [[] for _ in self._free] if remembers else []
+        self._held = [Held() for _ in self._free] if remembers else []
 
     @property
     def has_room(self) -> bool:
@@ -99,11 +108,11 @@ class SideBySide:
         self._running.remove(place)
         self._free.append(place.slot)
         if self._held:
-            self._held[place.slot.number] = text.ids[: text.read]
+            self._held[place.slot.number] = Held(text.ids[: text.read], text.images)
 
     def _known(self, slot: Slot, text: Text) -> tuple[int, int]:
         """The number of tokens that a text may rely on in a slot, and of those in common."""
-        common = min(common_length(self._held[slot.number], text.ids), len(text.ids) - 1)
+        common = _common(self._held[slot.number], text, len(text.ids) - 1)
         return slot.reusable(common, len(text.ids)), common
 
     def _follower(self, slot: Slot, text: Text) -> Place:
@@ -112,7 +121,7 @@ class SideBySide:
         if self._model.manifest.is_recurrent:
             return self._same(found)
         for place in self._running:
-            common = common_length(place.text.ids, text.ids)
+            common = _common(place.text, text, len(text.ids))
             gain = common - max(found.common, text.read)
             if gain >= LEAST or (gain > 0 and common == len(text.ids)):
                 found = Place(slot, text, place, common)
@@ -121,8 +130,10 @@ class SideBySide:
     def _same(self, found: Place) -> Place:
         """The place of a text that waits for an equal one: a state is of all tokens, or of none."""
         for place in self._running:
-            if place.text.read < len(place.text.ids) and place.text.ids == found.text.ids:
-                found.reader, found.common = place.reader or place, len(found.text.ids)
+            length = len(found.text.ids)
+            equal = len(place.text.ids) == length == _common(place.text, found.text, length)
+            if equal and place.text.read < length:
+                found.reader, found.common = place.reader or place, length
                 return found
         return found
 
@@ -140,18 +151,29 @@ class SideBySide:
         """Read a chunk of new texts: those that have waited longest come first."""
         left = self._chunk
         for place in places:
-            text, start = place.text, place.start
-            end = place.slot.piece(start, len(text.ids), left)
-            (logits,) = self._logits(PREFILL, [place], end)
-            if end < len(text.ids):
-                text.read = end
-                self._running.remove(place)
-                self._running.append(place)
-            else:
-                self._take(place, logits)
-            left -= end - start
+            left -= self._read_on(place, left)
             if left <= 0:
                 return
+
+    def _read_on(self, place: Place, most: int) -> int:
+        """Read what comes next of a new text: some tokens, or an image; how many tokens it was."""
+        text, start = place.text, place.start
+        image = next((one for one in text.images if one.start >= start), None)
+        if image is not None and image.start == start:
+            end = image.end
+            place.slot.reads(start, len(text.ids))
+            look(self._model, self._state, place.slot, image)
+        else:
+            end = place.slot.piece(start, len(text.ids), most)
+            end = end if image is None else min(end, image.start)
+            (logits,) = self._logits(PREFILL, [place], end)
+            if end == len(text.ids):
+                self._take(place, logits)
+                return end - start
+        text.read = end
+        self._running.remove(place)
+        self._running.append(place)
+        return end - start
 
     def _take(self, place: Place, logits: Array) -> None:
         """Continue a text that has been read, and those that are the same up to here."""
@@ -174,3 +196,9 @@ class SideBySide:
         inputs = inputs_of(self._model.manifest, unread)
         logits: Array = self._model.run(entry, inputs, self._state)["logits"]
         return logits
+
+
+def _common(first: Text | Held, second: Text, most: int) -> int:
+    """Count the tokens of the common beginning of two texts, images looked at as well."""
+    common = min(common_length(first.ids, second.ids), most)
+    return common_start(common, first.images, second.images)
