@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 from maxtool.architectures import CacheLayout, Decoder, EncoderDecoder
+from maxtool.architectures.linear_biases import EXTRA
 from maxtool.artifact.request import CacheType, Request
+from maxtool.compiler.kernels.cuda.flash_mma import TileLayout
+from maxtool.compiler.kernels.kernel_options import HeadSizes
 from maxtool.compiler.targets import Target
 from maxtool.dtype import DType
 from maxtool.errors import CompilationFailed, UsageError
@@ -77,17 +82,20 @@ def check_source(module: object) -> None:
 
 
 def check_positions(decoder: Decoder, target: Target) -> None:
-    """Refuse linear biases where positions, which are elements of heads then, would be rounded.
+    """Refuse linear biases where slopes or positions, elements of heads then, would be rounded.
 
     Raises:
-        CompilationFailed: For GPUs.
+        CompilationFailed: For GPUs whose tensor cores multiply heads of that size, which are
+            rounded to their type; others are multiplied as they are.
         UsageError: If the cache is in blocks.
     """
     if decoder.config.position != "alibi":
         return
-    if target.kind == "cuda":
-        what = "attention with linear biases (ALiBi) has no kernel for GPUs"
-        raise CompilationFailed(what, hint="compile it for a CPU")
+    own = decoder.config.head_dim
+    tiles = TileLayout(HeadSizes(1, 1, own + EXTRA, own + EXTRA), decoder.form.dtype.value)
+    if target.kind == "cuda" and tiles.fits(sys.maxsize):
+        what = f"tensor cores would round the linear biases (ALiBi) of heads of {own}"
+        raise CompilationFailed(what, hint="--dtype float32, or compile it for a CPU")
     if decoder.form.is_quantized:
         raise UsageError(
             f"--kv-dtype {BLOCKS.name}: it would round the positions of linear biases (ALiBi)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,16 @@ import numpy as np
 import pytest
 
 from maxtool import artifact
+from maxtool.architectures import CacheLayout, Decoder, DecoderConfig
+from maxtool.artifact.cache_type import check_positions
 from maxtool.artifact.manifest import describe
+from maxtool.compiler.targets import parse_target
 from maxtool.dtype import DType
-from maxtool.errors import CompilationFailed, MaxtoolError, UsageError
+from maxtool.errors import CompilationFailed, UsageError
 from maxtool.quantization import QuantizationEncoding
 from maxtool.quantization.scheme import Scheme
 from maxtool.runtime import loader
+from tests.architectures.decoders import CONFIG
 from tests.artifact.measure import BOUND, Compile, error, greedy, logits, recorded
 from tests.effort import thinned
 from tests.parity.yardstick import FOLDER
@@ -156,20 +161,30 @@ def test_where_there_are_no_blocks(
         artifact.prepare(artifact.Request(data / name, tmp_path / "out", **asked))
 
 
+def test_positions_of_linear_biases_are_not_rounded(tmp_path: Path) -> None:
+    """They are elements of heads."""
+    Files(tmp_path).checkpoint(next(rows("bloom")))
+    asked = {"kv_dtype": QuantizationEncoding.Q8_0}
+    with pytest.raises(UsageError, match="would round the positions"):
+        artifact.prepare(artifact.Request(tmp_path / "0" / "bloom", tmp_path / "out", **asked))
+
+
 @pytest.mark.parametrize(
-    ("options", "refusal", "message"),
+    ("dim", "dtype", "is_rounded"),
     [
-        ({"target": "cuda:sm_90"}, CompilationFailed, "no kernel for GPUs"),
-        ({"kv_dtype": QuantizationEncoding.Q8_0}, UsageError, "would round the positions"),
+        (14, DType.float16, True),
+        (14, DType.float32, False),
+        (16, DType.bfloat16, False),
+        (128, DType.float16, False),
     ],
 )
-def test_linear_biases_are_not_rounded(
-    tmp_path: Path, options: dict[str, Any], refusal: type[MaxtoolError], message: str
-) -> None:
-    """Positions are elements of heads then."""
-    Files(tmp_path).checkpoint(next(rows("bloom")))
-    with pytest.raises(refusal, match=message):
-        artifact.prepare(artifact.Request(tmp_path / "0" / "bloom", tmp_path / "out", **options))
+def test_slopes_of_linear_biases_are_not_rounded(dim: int, dtype: DType, is_rounded: bool) -> None:
+    """With them heads of 14 elements have 16, of which tensor cores take some at a time."""
+    config = DecoderConfig(**CONFIG | {"position": "alibi", "head_dim": dim})
+    decoder = Decoder(config, form=CacheLayout(dtype, transposed=False))
+    says = "tensor cores would round the linear biases"
+    with pytest.raises(CompilationFailed, match=says) if is_rounded else nullcontext():
+        check_positions(decoder, parse_target("cuda:sm_90"))
 
 
 @pytest.mark.parametrize("kv_dtype", [None, DType.float32])

@@ -108,6 +108,20 @@ def test_hidden_states_are_those_of_transformers(name: str, dtype: DType) -> Non
 
 
 @pytest.mark.parametrize("dtype", [DType.float32, DType.bfloat16])
+def test_heads_have_sinks(dtype: DType, tmp_path: Path) -> None:
+    folder = Files(tmp_path).checkpoint(next(iter(rows("gpt_oss")))).path
+    check_cached_logits(SimulatedModel(folder, dtype), folder, np.arange(3, 10)[None])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("family", "heads"), [("bloom", "n_head"), ("mpt", "n_heads")])
+def test_scores_grow_with_positions(family: str, heads: str, dtype: DType, tmp_path: Path) -> None:
+    row = max(rows(family), key=lambda one: int(one.config[heads]))
+    folder = Files(tmp_path).checkpoint(row).path
+    check_cached_logits(SimulatedModel(folder, dtype), folder, np.arange(3, 10)[None])
+
+
+@pytest.mark.parametrize("dtype", [DType.float32, DType.bfloat16])
 def test_states_of_fixed_size_go_on(dtype: DType, tmp_path: Path) -> None:
     """Short convolutions beside attention: read at once, and then a token at a time."""
     mixed = (row for row in rows("lfm2") if len({*row.config["layer_types"]}) > 1)

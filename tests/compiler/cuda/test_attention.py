@@ -43,6 +43,11 @@ class Problem:
     v: Array
     position: int
     scores: Scores
+    sinks: Array | None = None  # [heads]: the score of one more key of each, whose value is zero
+
+    @property
+    def further(self) -> list[Array]:
+        return [] if self.sinks is None else [self.sinks]
 
     @property
     def at(self) -> Array:
@@ -64,8 +69,12 @@ class Problem:
         first = query - query % width if self.scores.chunked else query - width + 1
         hidden = (key > query) & self.scores.causal | (key < first)
         actual[:, :, hidden] = -np.inf
-        weights = np.exp(actual - actual.max(-1, keepdims=True))
-        weights /= weights.sum(-1, keepdims=True)
+        top = actual.max(-1, keepdims=True)
+        weights = np.exp(actual - top)
+        total = weights.sum(-1, keepdims=True)
+        if self.sinks is not None:
+            total = total + np.exp(self.sinks[:, None, None].astype(np.float64) - top)
+        weights /= total
         y, most = (np.einsum("bhij,bhjd->bihd", weights, one) for one in (v, abs(v)))
         return y, most
 
@@ -79,6 +88,8 @@ def problem(
     dim: int,
     dtype: str,
     scores: Scores,
+    *,
+    sinks: bool = False,
 ) -> Problem:
     rng = np.random.default_rng(context + dim)
     q = rng.standard_normal((batch, seq, heads[0], dim), np.float32)
@@ -88,7 +99,8 @@ def problem(
         seen = cache[:, :, : position + seq]
         seen[...] = rng.standard_normal(seen.shape, np.float32).astype(cache.dtype)
         caches.append(cache)
-    return Problem(q, *caches, position, scores)
+    own = 3 * rng.standard_normal(heads[0], np.float32) if sinks else None
+    return Problem(q, *caches, position, scores, own)
 
 
 @st.composite
@@ -108,6 +120,7 @@ def positions(draw: st.DrawFn, longest: int) -> tuple[int, int]:
     CAPS,
     st.sampled_from([1, 3, 32, 40]),
     st.booleans(),
+    st.booleans(),
 )
 @FEW
 def test_one_token(
@@ -120,9 +133,10 @@ def test_one_token(
     softcap: float | None,
     splits: int,
     chunked: bool,
+    sinks: bool,
 ) -> None:
     scores = Scores(dim**-0.5, window, softcap, chunked=chunked and window is not None)
-    one = problem(batch, 1, *where, heads, dim, dtype, scores)
+    one = problem(batch, 1, *where, heads, dim, dtype, scores, sinks=sinks)
     out = np.full((batch, heads[0], splits, dim), np.nan, np.float32)
     sums = np.full((batch, heads[0], splits, 2), np.nan, np.float32)
     y = np.zeros_like(one.q)
@@ -135,7 +149,7 @@ def test_one_token(
         out,
         sums,
     )
-    run(combine_splits(heads[0], dim, splits), out, sums, y)
+    run(combine_splits(heads[0], dim, splits, sinks=sinks), out, sums, *one.further, y)
     np.testing.assert_allclose(y, one.expected()[0], rtol=1e-5, atol=2e-6)
 
 
@@ -147,9 +161,9 @@ def check_tiles(one: Problem, dtype: str, kibibytes: int = 99, *, rounded: bool 
     scores = one.scores
     options = (scores.scale, scores.window, scores.softcap, dtype)
     y = np.full_like(one.q, np.nan)
-    kinds = {"causal": scores.causal, "chunked": scores.chunked}
+    kinds = {"causal": scores.causal, "chunked": scores.chunked, "sinks": one.sinks is not None}
     kernel = attention(kibibytes << 10, *heads, dim, *options, **kinds)
-    run(kernel, one.q, one.k, one.v, one.at, y)
+    run(kernel, one.q, one.k, one.v, one.at, *one.further, y)
     exact, most = one.expected()
     unit = float(ml_dtypes.finfo(TYPES[dtype]).eps) / 2 if rounded else 0
     assert (abs(y - exact) <= 1.01 * unit * most + 1e-5).all()
@@ -204,6 +218,15 @@ def test_queries_that_see_each_other(
     """All keys of a call are seen by all of its queries; a window hides some before them."""
     scores = Scores(dim**-0.5, window, causal=False)
     one = problem(2, seq, position, position + seq + 1, (6, 2), dim, dtype, scores)
+    check_tiles(one, dtype, rounded=dim > 8)
+
+
+@pytest.mark.parametrize(("dim", "dtype"), [(8, "float32"), (64, "bfloat16"), (144, "float16")])
+def test_sinks_take_their_share(dim: int, dtype: str) -> None:
+    """One is so high that nothing is left to the keys that are there."""
+    one = problem(2, 40, 9, 60, (6, 2), dim, dtype, Scores(dim**-0.5, 20), sinks=True)
+    assert one.sinks is not None
+    one.sinks[3] = 300
     check_tiles(one, dtype, rounded=dim > 8)
 
 

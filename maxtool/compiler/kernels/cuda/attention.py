@@ -26,11 +26,13 @@ def attention(
     out: str = "float32",
     causal: bool = True,
     chunked: bool = False,
+    sinks: bool = False,
 ) -> b.PrimFunc:
     """Build attention over a cache.
 
     Parameters of the kernel: q[batch, seq, heads, head_dim], k and v[batch, kv_heads, context,
-    head_dim] of ``dtype``, position[1] int32, y like q, but of type ``out``. Query i sees the keys
+    head_dim] of ``dtype``, position[1] int32, with ``sinks`` the score of one more key of each
+    head, whose value is zero, as sink[heads], y like q, but of type ``out``. Query i sees the keys
     0 to position + i, and with a window only the last ``window`` of them, or those of its own chunk
     of as many; its own position included. One that is not ``causal`` sees those of all queries,
     too. Where keys have 16 bits and heads fit tensor cores, queries and probabilities are rounded
@@ -42,12 +44,13 @@ def attention(
         q = kernel.argument("q", rows)
         k, v = (kernel.argument(name, cached, b.STORAGE[dtype]) for name in ("k", "v"))
         position = kernel.argument("position", (1,), "int32")
+        sink = kernel.argument("sink", (heads,)) if sinks else None
         y = kernel.argument("y", rows, b.STORAGE[out])
         sizes = HeadSizes(heads, kv_heads, head_dim, head_dim)
         types, offset = ("float32", dtype, out), T.Cast("int64", position[0])
         scores = Scores(scale, window, softcap, causal=causal, chunked=chunked)
         operands = sizes, batch, seq, context, q, k, v, y, types, False, offset, scores
-        _flash(AttentionOperands(*operands), shared_memory)
+        _flash(AttentionOperands(*operands, sinks=sink), shared_memory)
     return kernel.function
 
 

@@ -53,6 +53,14 @@ class Scores:
         """Return the reference of scores: the greatest, or 0 as long as no key was seen."""
         return T.Select(top == self.number(HIDDEN), self.number(0), top)
 
+    def with_sink(self, total: b.Expr, top: b.Expr, sink: b.Expr) -> b.Expr:
+        """A sum of powers with that of one more key, whose score is ``sink`` and value zero.
+
+        Where that outweighs the others by more than float32 holds, the sum is infinite, and what
+        is divided by it 0, as it should be.
+        """
+        return total + self.power(sink * self.number(log2(e)), self.base(top))
+
     def inverse(self, total: b.Expr) -> b.Expr:
         """The inverse of a sum of powers; 1 where no key was seen."""
         return self.number(1) / T.Select(total == self.number(0), self.number(1), total)

@@ -40,11 +40,18 @@ class AttentionOperands:
     offset: b.Expr | None  # query i sees the keys up to ``i + offset``; None if it sees all
     scores: Scores  # what becomes of products
     mask: Masking | None = None  # what is done to a score then
+    sinks: b.Buffer | None = None  # [heads]: the score of one more key of each, whose value is 0
 
     @property
     def group(self) -> int:
         """Heads of queries that share a head of keys."""
         return self.heads.queries // self.heads.keys
+
+    def inverse(self, total: b.Expr, top: b.Expr, head: b.Expr) -> b.Expr:
+        """What the sum of a row's powers divides its result by, relative to its greatest score."""
+        if self.sinks is not None:
+            total = b.let(self.scores.with_sink(total, top, self.sinks[head]))
+        return self.scores.inverse(total)
 
     def place(self, at: b.Expr, head: b.Expr, query: b.Expr) -> tuple[b.Expr, ...]:
         """Return the offsets of a query's head in ``q`` and in ``y``."""

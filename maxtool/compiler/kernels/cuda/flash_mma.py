@@ -294,7 +294,7 @@ class _Block:
         """Divide by the sum and write a row; zeros if it saw no key."""
         problem = self.problem
         total = b.let(b.warp_reduce(self.total[half], b.add, 4))
-        inverse = b.let(problem.scores.inverse(total))
+        inverse = b.let(problem.inverse(total, self.top[half], self.places[half][0]))
         offsets = problem.place(self.tile.at, *self.places[half])
         blocks = b.int32(self.form.heads.value_dim // 8)
         with b.when(self.rows[half] <= self.tile.last), T.unroll(blocks) as block:

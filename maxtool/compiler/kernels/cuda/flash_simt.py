@@ -303,9 +303,9 @@ class _Block:
         """Divide by the sum and write a row; zeros if it saw no key."""
         shape, problem, kind = self.shape, self.problem, self.shape.kind
         total = b.let(b.warp_reduce(self.total[i], b.add, ACROSS, dtype=kind))
-        inverse = b.let(problem.scores.inverse(total))
         row = self._row(i)
         head, query = self.tile.split(row)
+        inverse = b.let(problem.inverse(total, self.top[i], head))
         offsets = problem.place(self.tile.at, head, query)
         units = shape.heads.value_dim // shape.value_width
 

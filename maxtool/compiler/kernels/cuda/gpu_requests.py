@@ -11,6 +11,7 @@ class CachedAttention(Attention):
     """Attention of many queries, whose results are of the type ``out``."""
 
     out: str
+    sinks: bool = False  # whether each head has the score of one more key, whose value is zero
 
 
 class AttentionSplit(Request):
@@ -37,6 +38,7 @@ class AttentionJoin(Request):
     head_dim: int
     splits: int
     out: str
+    sinks: bool = False  # as above
 
 
 class ChainRmsNorm(Request):

@@ -6,26 +6,32 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import vector_access as ln
-from maxtool.compiler.kernels.cuda.attention_scores import HIDDEN
+from maxtool.compiler.kernels.cuda.attention_scores import HIDDEN, Scores
 
 
-def combine_splits(heads: int, head_dim: int, splits: int, out: str = "float32") -> b.PrimFunc:
+def combine_splits(
+    heads: int, head_dim: int, splits: int, out: str = "float32", sinks: bool = False
+) -> b.PrimFunc:
     """Build the join of the shares that ``split_kv_attention`` left.
 
     Parameters of the kernel: parts[batch, heads, splits, head_dim], sums[batch, heads, splits, 2],
-    both float32, y[batch, 1, heads, head_dim] of type ``out``. Shares whose sum is 0 had no key.
+    both float32, with ``sinks`` the score of one more key of each head, whose value is zero, as
+    sink[heads], y[batch, 1, heads, head_dim] of type ``out``. Shares whose sum is 0 had no key.
     """
     threads = max(ln.threads_for(head_dim), b.WARP)
     with b.kernel(f"combine_splits_{heads}_{head_dim}_{splits}") as kernel:
         batch = kernel.dim("batch")
         parts = kernel.argument("parts", (batch, heads, splits, head_dim))
         sums = kernel.argument("sums", (batch, heads, splits, 2))
+        sink = kernel.argument("sink", (heads,)) if sinks else None
         y = kernel.argument("y", (batch, 1, heads, head_dim), b.STORAGE[out])
         with b.launch([heads, batch], threads) as (head, at, thread):
             weights = b.shared((splits,))
             at_sums = (at, head)
             top = _top(sums, at_sums, thread % b.WARP, splits)
             total = b.warp_reduce(_weigh(sums, at_sums, thread, splits, top, weights), b.add)
+            if sink is not None:
+                total = b.let(Scores(1.0).with_sink(total, top, sink[head]))
             inverse = b.let(T.float32(1) / total)
             b.barrier()
 

@@ -15,29 +15,28 @@ from maxtool.compiler.lowering.attention_rules import (
 )
 from maxtool.compiler.lowering.function_lowering import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.permute_rules import permuted
-from maxtool.errors import CompilationFailed
 from maxtool.graph import Dim, Node, Tensor
 
 
 def _attention(function: FunctionLowering, node: Node) -> None:
     """Transposed keys, which are the CPU's, are put in order before, and cost a copy."""
     query, key, value, position, *sinks = node.inputs
-    if sinks:
-        raise CompilationFailed(
-            "attention with sinks has no kernel for GPUs", hint="compile it for a CPU"
-        )
     keys = function.get(key)
     if node.attributes["transposed"]:
         keys = permuted(function, keys, function.sizes(key.shape), TRANSPOSED, key.dtype)
     operands = [function.get(query), keys, function.get(value), function.get(position)]
+    further = [*map(function.get, sinks)]
     result = node.outputs[0]
     if query.shape[1] == 1:
         split, shapes = _split(function, node, query, value)
-        _join(function, result, split, function.kernel_several(split, operands, shapes))
+        parts = function.kernel_several(split, operands, shapes)
+        _join(function, result, split, [*parts, *further])
         return
     dtype, sizes = function.result_type(result), function.sizes(query.shape)
-    request = requests.CachedAttention(**vars(attention_request(node)), out=dtype.value)
-    attended = function.kernel(request, operands, sizes, dtype)
+    request = requests.CachedAttention(
+        **vars(attention_request(node)), out=dtype.value, sinks=bool(sinks)
+    )
+    attended = function.kernel(request, [*operands, *further], sizes, dtype)
     function.set_result(result, function.reshaped(attended, function.flat_sizes(result.shape)))
 
 
@@ -121,10 +120,14 @@ def _join(
     split: requests.AttentionSplit,
     parts: list[Expr],
 ) -> None:
-    """Combine the results of the parts of the keys."""
+    """Combine the results of the parts of the keys, and their sums, with sinks if there are."""
     dtype, sizes = function.result_type(result), function.sizes(result.shape)
     request = requests.AttentionJoin(
-        heads=split.heads, head_dim=split.head_dim, splits=split.splits, out=dtype.value
+        heads=split.heads,
+        head_dim=split.head_dim,
+        splits=split.splits,
+        out=dtype.value,
+        sinks=len(parts) > 2,
     )
     attended = function.kernel(request, parts, sizes, dtype)
     function.set_result(result, function.reshaped(attended, function.flat_sizes(result.shape)))
