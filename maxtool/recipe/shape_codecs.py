@@ -167,6 +167,14 @@ def _write_first(value: int, values: Values) -> Raws:
     return (value if widths is None else [*widths],)
 
 
+def _write_all_widths(value: int, values: Values) -> Raws:
+    return (
+        ([value] * values["n_layers"],)
+        if values["layer_widths"] is None
+        else _write_first(value, values)
+    )
+
+
 def _read_widths(raws: Raws, values: Values) -> Any:  # noqa: ANN401
     """Read one for each layer; null where all are the same."""
     (widths,) = raws
@@ -289,6 +297,13 @@ SHAPE_CODECS: Mapping[str, Codec] = {
         WINDOWS,
     ),
     "first_width": Codec(_read_first, _write_first, ("int",), writes_with=("layer_widths",)),
+    "listed_width": Codec(
+        _read_first,
+        _write_all_widths,
+        ("int",),
+        needs={"n_layers": NUMBER},
+        writes_with=("layer_widths",),
+    ),
     "width_of_each": Codec(
         _read_widths, lambda value, _: (None if value is None else [*value],), ("ints",)
     ),
