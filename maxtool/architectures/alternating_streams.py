@@ -36,11 +36,16 @@ class StreamEnds(Module[[Tensor], Tensor]):
 
     def merged(self, streams: Tensor) -> Tensor:
         """The mean ``[batch, seq, hidden]`` of the first stream and of products of the others."""
-        first = streams[:, :, 0]
-        total = first
+        first = total = one_of(streams, 0)
         for place, matrix in enumerate(self.merge, start=1):
-            total = total + _as_long_as(first, matrix(streams[:, :, place]))
+            total = total + _as_long_as(first, matrix(one_of(streams, place)))
         return scaled(total, 1 / int(streams.shape[2]))
+
+
+def one_of(streams: Tensor, place: int) -> Tensor:
+    """One stream, ``[batch, seq, hidden]``, by a gather, which is faster than a slice."""
+    places = Tensor([place], DType.int64, streams.device)
+    return ops.squeeze(ops.gather(streams, places, 2), 2)
 
 
 def _as_long_as(wanted: Tensor, x: Tensor) -> Tensor:
@@ -69,15 +74,15 @@ class StreamUpdate(Module[[Tensor], Tensor]):
         square = coefficients.reshape([*streams.shape[:2], self.count, self.count])
         return streams + ops.matmul(square, streams)
 
-    def corrected(self, predicted: Tensor, made: Tensor) -> Tensor:
-        """The streams plus shares of what the layer made more than was predicted of it."""
+    def corrected(self, predicted: Tensor, one: Tensor, made: Tensor) -> Tensor:
+        """The streams plus shares of what the layer made more than ``one`` that was predicted."""
         shares = self.correct(self._routed(made)) + 1.0
-        more = made - self.computed(predicted)
+        more = made - one
         return predicted + ops.unsqueeze(shares, -1) * ops.unsqueeze(more, 2)
 
     def computed(self, streams: Tensor) -> Tensor:
         """The stream that layers compute, ``[batch, seq, hidden]``."""
-        return streams[:, :, self.active]
+        return one_of(streams, self.active)
 
     def weighed(self, streams: Tensor) -> Tensor:
         """The same, times its weight if it has one."""
@@ -110,13 +115,11 @@ class StreamedLayer(DecoderLayer):
         What the layer has for each token is added to all of them but the first.
         """
         predicted = self.streams(x)
-        alone = given._replace(vectors=None)
-        made, cache, seen = super().forward(
-            self.streams.computed(predicted), turn, location, cache, alone
-        )
-        result = self.streams.corrected(predicted, made)
-        if self.input is not None and given.vectors is not None and self.streams.count > 1:
+        one, alone = self.streams.computed(predicted), given._replace(vectors=None)
+        made, cache, seen = super().forward(one, turn, location, cache, alone)
+        result = self.streams.corrected(predicted, one, made)
+        if self.input is not None and given.vectors is not None:
             more = self.input(self.streams.weighed(result), given.vectors)
-            others = result[:, :, 1:] + ops.unsqueeze(more, 2)
-            result = ops.concat([result[:, :, :1], others], axis=2)
+            others = Tensor([[0.0], *[[1.0]] * (self.streams.count - 1)], DType.float32, x.device)
+            result = result + ops.unsqueeze(more, 2) * others
         return result, cache, seen
