@@ -26,14 +26,18 @@ SHARES = st.sampled_from([1.0, 0.75, 0.5, 0.25, 0.3])
 
 
 def _kinds(draw: Draw, layers: int, shared: int) -> list[str]:
-    """Kinds of layers, the last without a window, and before shared ones all that these are."""
-    listed = [*kinds(draw, layers)[:-1], "full_attention"]
-    first = layers - shared
+    """Kinds of layers, and before shared ones all that these are."""
+    listed, first = kinds(draw, layers), layers - shared
     if shared:
         listed[first - 1] = "full_attention"
     if "sliding_attention" in listed[first:] and "sliding_attention" not in listed[:first]:
         listed[first:] = ["full_attention"] * shared
     return listed
+
+
+def _kinds_but_of_last(draw: Draw, layers: int, shared: int) -> list[str]:
+    """The same, the last without a window."""
+    return [*_kinds(draw, layers, shared)[:-1], "full_attention"]
 
 
 def _gemma4(draw: Draw) -> Config:
@@ -56,7 +60,7 @@ def _gemma4(draw: Draw) -> Config:
         "hidden_activation": config.pop("hidden_act"),
         "max_position_embeddings": max(config["max_position_embeddings"], LONGEST),
         "num_kv_shared_layers": shared,
-        "layer_types": _kinds(draw, layers, shared),
+        "layer_types": _kinds_but_of_last(draw, layers, shared),
         "vocab_size_per_layer_input": config["vocab_size"],
         "global_head_dim": draw(st.integers(1, 8)) * 2,
         "num_global_key_value_heads": draw(st.sampled_from([1, kv_heads, 1, None])),

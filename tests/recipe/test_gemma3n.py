@@ -1,4 +1,4 @@
-"""Shares of gates that are zero, as transformers has them and as GGUF files say them."""
+"""Gemma 3n: shares of gates that are zero, and what its GGUF files cannot say."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from gguf import GGUFReader
 
 from maxtool.architectures.sparse_gates import deviations
 from maxtool.conversion import Request, convert, prepare
+from maxtool.errors import ConfigurationError
+from maxtool.recipe import written_keys
 from maxtool.recipe.codecs import CODECS
 from maxtool.recipe.expressions import Undefined
+from tests.recipe.test_published import PUBLISHED, resolved
 from tests.variants.rows import Files, Row, rows
 
 KINDS = ("full_attention", "sliding_attention")
@@ -64,26 +67,52 @@ def test_one_number_for_all_layers_is_refused() -> None:
             codec.read([0.95], layers(2))
 
 
-def _shorter(row: Row) -> bool:
+def _has_four(row: Row) -> bool:
+    """Return whether there are four streams, and tokens that have the vectors of another."""
     config = row.config
-    is_known = config["altup_num_inputs"] == 4 and config["altup_active_idx"] == 0
+    is_known = (config["altup_num_inputs"], config["altup_active_idx"]) == (4, 0)
     return is_known and config["vocab_size_per_layer_input"] < config["vocab_size"]
 
 
 def test_tokens_without_vectors_of_their_own_get_zeros_in_gguf(tmp_path: Path) -> None:
     """Write as many rows as llama.cpp wants, as its converter does, and say so."""
-    row = next(row for row in rows("gemma3n_text") if _shorter(row))
+    row = next(filter(_has_four, rows("gemma3n_text")))
     tables = {kind: {"rope_type": "default", "rope_theta": 1e4} for kind in KINDS}
     granted = {"altup_correct_scale": True, "hidden_activation": "gelu_pytorch_tanh"}
     row = replace(row, config=row.config | granted | {"rope_parameters": tables})
-    source, target = Path(Files(tmp_path).checkpoint(row).path), tmp_path / "model.gguf"
-    conversion = prepare(Request(source, target))
-    convert(conversion)
-    said = f"layer_embed_rows = {row.config['vocab_size_per_layer_input']} is not written"
-    assert any(said in note for note in conversion.notes)
-    tensors = {each.name: each.data for each in GGUFReader(target).tensors}
     known = row.config["vocab_size_per_layer_input"]
+    conversion = prepare(Request(Path(Files(tmp_path).checkpoint(row).path), tmp_path / "x.gguf"))
+    said = f"layer_embed_rows = {known} is not written: tokens"
+    assert any(said in note for note in conversion.notes)
+    convert(conversion)
+    tensors = {each.name: each.data for each in GGUFReader(tmp_path / "x.gguf").tensors}
     vectors = tensors["per_layer_token_embd.weight"]
     assert len(vectors) == row.config["vocab_size"]
     assert np.any(vectors[known - 1])
     assert not np.any(vectors[known:])
+
+
+@pytest.mark.parametrize(
+    ("change", "shown"),
+    [
+        ({"streams": 3}, "streams = 3"),
+        ({"active_stream": 1}, "active_stream = 1"),
+        ({"stream_scale": False}, "stream_scale = False"),
+        ({"hidden_act": "silu"}, "hidden_act = 'silu'"),
+        ({"kv_shared_layers": 11}, "kv_shared_layers = 11"),
+    ],
+)
+def test_what_llama_cpp_takes_for_granted_is_refused(
+    change: dict[str, Any], shown: str, tmp_path: Path
+) -> None:
+    recipe, found = resolved(tmp_path, PUBLISHED["gemma-3n-E2B-it"]["config"])
+    with pytest.raises(ConfigurationError) as refusal:
+        written_keys(recipe, "gguf", found.values | change)
+    assert list(refusal.value.problems) == [f"{shown} has no spelling in gguf"]
+
+
+def test_keys_are_written_as_transformers_writes_them(tmp_path: Path) -> None:
+    recipe, found = resolved(tmp_path, PUBLISHED["gemma-3n-E2B-it"]["config"])
+    keys = written_keys(recipe, "hf", found.values)
+    assert keys["intermediate_size"] == [8192] * 30
+    assert keys["rope_parameters.full_attention.rope_theta"] == 1e6
