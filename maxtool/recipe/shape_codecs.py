@@ -168,11 +168,8 @@ def _write_first(value: int, values: Values) -> Raws:
 
 
 def _write_all_widths(value: int, values: Values) -> Raws:
-    return (
-        ([value] * values["n_layers"],)
-        if values["layer_widths"] is None
-        else _write_first(value, values)
-    )
+    widths = values["layer_widths"] or (value,) * values["n_layers"]
+    return ([*widths],)
 
 
 def _read_widths(raws: Raws, values: Values) -> Any:  # noqa: ANN401
