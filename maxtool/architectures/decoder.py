@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from itertools import islice
 
+from maxtool.architectures.alternating_streams import StreamedLayer, StreamEnds
 from maxtool.architectures.attention_temperature import query_scale
 from maxtool.architectures.cache_layout import Cache, CacheLayout, Location
 from maxtool.architectures.decoder_checks import check_split
@@ -69,9 +70,11 @@ class Decoder(Module[[Tensor], Tensor]):
         self.distances = RelativePositions("relative", self.context, config, causal=True)
         vectors = config.layer_embed_size
         self.layer_embed = None if vectors is None else LayerEmbeddings(config, vectors, dtype)
+        count = config.streams
+        self.streams = None if count is None else StreamEnds(config, count, dtype)
+        layer = DecoderLayer if count is None else StreamedLayer
         self.layers = ModuleList(
-            DecoderLayer(config, index, dtype, form, self.context)
-            for index in range(config.n_layers)
+            layer(config, index, dtype, form, self.context) for index in range(config.n_layers)
         )
         self.norm = stream_norm(config) if config.final_norm else None
         self.project_out = Linear(hidden, width, dtype) if has_own else None
@@ -333,6 +336,7 @@ class Decoder(Module[[Tensor], Tensor]):
         ``vectors [batch, seq, layers, size]`` are those that tokens have for each layer, if any.
         """
         seen: dict[int | None, Cache] = {}
+        x = applied(self.streams, x)
         for index, layer in enumerate(self.layers):
             kept = cache[index] if cache else None
             own = None if vectors is None else vectors[:, :, index]
@@ -340,6 +344,7 @@ class Decoder(Module[[Tensor], Tensor]):
             shared = seen.get(self.config.kv_source(index), ())
             given = Given(own, shared, numbers, source_length)
             x, _, seen[index] = layer(x, turns[index], location, kept, given)
+        x = x if self.streams is None else self.streams.merged(x)
         return applied(self.norm, x)
 
     def _turned(self, input_ids: Tensor, position: Tensor, keys: DimLike) -> list[Turn]:

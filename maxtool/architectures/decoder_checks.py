@@ -7,7 +7,14 @@ from functools import partial
 from math import inf
 from typing import TypeAlias
 
-from maxtool.architectures import expert_checks, latent_checks, rope_checks, xielu
+from maxtool.architectures import (
+    expert_checks,
+    latent_checks,
+    rope_checks,
+    sparse_gates,
+    stream_checks,
+    xielu,
+)
 from maxtool.architectures.config import MAX_POSITIONS, other_lengths, out_of_range, unsupported
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.pooling import POOLINGS
@@ -27,14 +34,14 @@ POSITIVE = (
     " state_value_dim source_positions embed_size expert_group_best latent_size query_latent_size"
     " relative_buckets relative_distance plain_dim value_dim attention_in_scale key_scale"
     " attention_out_scale mixer_in_scale mixer_out_scale max_length step_rank local_head_dim"
-    " local_kv_heads router_scale layer_embed_size layer_embed_rows gate_rank"
+    " local_kv_heads router_scale layer_embed_size layer_embed_rows gate_rank streams laurel_rank"
 )
 # Sizes of attention, which are needed where a layer has it.
 ATTENTION = ("n_heads", "n_kv_heads", "head_dim")
 NOT_NEGATIVE = (
     *("norm_eps", "position_offset", "position_padding", "rope_mscale", "rope_mscale_all_dim"),
     *("expert_sum_eps", "latent_eps", "scan_eps", "intermediate_size", "temperature_offset"),
-    *("kv_shared_layers", *ATTENTION),
+    *("kv_shared_layers", "active_stream", *ATTENTION),
 )
 
 # Each layer costs time when a model is only planned.
@@ -92,7 +99,7 @@ NORM_TYPES = {"": "norm", "qk_": "qk_norm_type"}
 
 PER_LAYER = (
     *("rope_layers", "sliding_layers", "expert_layers", "attention_layers", "mlp_layers"),
-    *("value_layers", "layer_widths"),
+    *("value_layers", "layer_widths", "gate_sparsity"),
 )
 # The forms of block that attend to a source, too.
 SOURCED = ("pre", "after")
@@ -342,6 +349,8 @@ RULES: tuple[Rule, ...] = (
     _relative,
     *expert_checks.RULES,
     *latent_checks.RULES,
+    *stream_checks.RULES,
+    sparse_gates.check,
     xielu.check,
 )
 
@@ -387,6 +396,8 @@ def _unequal(config: DecoderConfig, count: int) -> Iterator[str]:
     for name, kind, reason in UNSPLIT:
         if getattr(config, name) == kind and count > 1:
             yield f"{name} is {kind!r}: {reason}"
+    if count > 1 and any(config.gate_sparsity or ()):
+        yield "gate_sparsity is above 0: which gates are zero is decided by all of a layer"
 
 
 def _inner_sizes(config: DecoderConfig) -> Iterator[str]:

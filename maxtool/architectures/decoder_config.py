@@ -15,6 +15,7 @@ from maxtool.architectures.mixer_options import MixerOptions
 from maxtool.architectures.rope_options import RopeOptions
 from maxtool.architectures.scale_options import ScaleOptions
 from maxtool.architectures.source_options import SourceOptions
+from maxtool.architectures.stream_options import StreamOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +29,7 @@ class DecoderConfig(
     ScaleOptions,
     ActivationOptions,
     LayerEmbeddingOptions,
+    StreamOptions,
     EmbeddingOptions,
 ):
     """The options of a decoder, in groups that it inherits; ``x`` is the residual stream."""
@@ -68,6 +70,10 @@ class DecoderConfig(
     def has_mlp(self, layer: int) -> bool:
         """Return whether a layer has an MLP, or experts in its place."""
         return self.block != "single" or self.is_mlp(layer)
+
+    def sparsity(self, layer: int) -> float:
+        """Return the share of a layer's gates that are zero."""
+        return 0.0 if self.gate_sparsity is None else self.gate_sparsity[layer]
 
     def width(self, layer: int) -> int:
         """Return the width inside the MLP of a layer."""

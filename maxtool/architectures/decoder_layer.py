@@ -17,6 +17,7 @@ from maxtool.architectures.delta_net import DeltaNet
 from maxtool.architectures.latent_attention import LatentAttention
 from maxtool.architectures.layer_embeddings import LayerInput
 from maxtool.architectures.layer_state import LayerState, Mixer, beside
+from maxtool.architectures.learned_residual import LearnedResidual
 from maxtool.architectures.mamba import Mamba
 from maxtool.architectures.mixture_of_experts import MixtureOfExperts
 from maxtool.architectures.mlp import MLPS, GatedMLP, PlainMLP, scaled
@@ -100,6 +101,8 @@ class DecoderLayer(LayerModule):
             self._mixers += ((name, config.mixer_in_scale, config.mixer_out_scale),)
             setattr(self, name, make(config, dtype, form))
         self.attn_post_norm = norm("attn_post_norm")
+        rank = config.laurel_rank
+        self.laurel = None if rank is None else LearnedResidual(config, rank, dtype)
         self.cross = self.cross_norm = None
         if config.source_positions is not None:
             self.cross = CrossAttention(config, config.source_positions, dtype, form)
@@ -161,6 +164,8 @@ class DecoderLayer(LayerModule):
         else:
             mixed, own = self._mixed(first, turn, location, own)
         after = self._added(x, applied(self.attn_post_norm, mixed))
+        if self.laurel is not None:
+            after = scaled(after + self.laurel(first), 0.5**0.5)
         if self.cross is not None:
             found = self.cross(applied(self.cross_norm, after), source, given.source_length)
             after = self._added(after, found)
@@ -243,6 +248,7 @@ def _make_mlp(config: DecoderConfig, index: int, dtype: DType) -> PlainMLP | Mix
     widths = (config.hidden_size, config.width(index))
     inner_eps = config.norm_eps if config.sub_norms else None
     make: Callable[..., PlainMLP] = MLPS[config.mlp]
-    if config.mlp_scales is not None:
-        make = partial(GatedMLP, gate_scale=config.mlp_scales[0])
+    if config.mlp == "gated":
+        scale = (config.mlp_scales or (1.0, 1.0))[0]
+        make = partial(GatedMLP, gate_scale=scale, sparsity=config.sparsity(index))
     return make(*widths, config.hidden_act, dtype, config.mlp_bias, inner_eps)

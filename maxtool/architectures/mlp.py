@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from maxtool.architectures.sparse_gates import above
 from maxtool.architectures.xielu import Numbers, xielu
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, ops
@@ -68,7 +69,10 @@ class PlainMLP(Module[..., Tensor]):
 
 
 class GatedMLP(PlainMLP):
-    """``down(norm(activation(gate_scale * gate(x)) * up(x)))``."""
+    """``down(norm(activation(gate_scale * gate(x)) * up(x)))``.
+
+    Of gates the ``sparsity`` of all that are least are zero before they are activated.
+    """
 
     def __init__(
         self,
@@ -79,14 +83,16 @@ class GatedMLP(PlainMLP):
         has_bias: bool = False,
         inner_eps: float | None = None,
         gate_scale: float = 1.0,
+        sparsity: float = 0.0,
     ) -> None:
         self.gate = Linear(hidden, inner, dtype, has_bias=has_bias)
         self.gate.role = Role.OUTPUTS
-        self.gate_scale = gate_scale
+        self.gate_scale, self.sparsity = gate_scale, sparsity
         super().__init__(hidden, inner, activation, dtype, has_bias, inner_eps)
 
     def _inner(self, x: Tensor, numbers: Numbers | None) -> Tensor:
-        return self._activated(scaled(self.gate(x), self.gate_scale), numbers) * self.up(x)
+        gate = above(scaled(self.gate(x), self.gate_scale), self.sparsity)
+        return self._activated(gate, numbers) * self.up(x)
 
 
 def scaled(x: Tensor, factor: float) -> Tensor:

@@ -24,6 +24,9 @@ ALWAYS_FLOAT32 = re.compile(
     r"|\.(shortconv\.conv|ssm_conv1d)\.weight$"
     r"|^(position_embd|token_types)\.weight$"
 )
+# Small matrices that llama-quantize leaves as they are: Gemma 3n's of streams and of learned
+# residuals, and that by which embeddings have a share in vectors for each layer.
+LEFT = re.compile(r"altup|laurel|per_layer_model_proj")
 ROLES: Mapping[Role, re.Pattern[str]] = {
     Role.HEAD: re.compile(r"^output\.weight$"),
     Role.EMBEDDING: re.compile(r"^(per_layer_)?token_embd\.weight$"),
@@ -111,7 +114,7 @@ def files_read(scheme: Scheme | None) -> tuple[Path, ...]:
 def is_quantizable(name: str, shape: Shape) -> bool:
     """Return whether llama-quantize would quantize a GGUF tensor: a matrix of several rows."""
     several = any(size > 1 for size in shape[:-1]) and 0 not in shape
-    return several and ALWAYS_FLOAT32.search(name) is None
+    return several and not any(kept.search(name) for kept in (ALWAYS_FLOAT32, LEFT))
 
 
 def choose_types(

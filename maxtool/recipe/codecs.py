@@ -24,6 +24,7 @@ from maxtool.recipe.mixer_codecs import MIXER_CODECS
 from maxtool.recipe.rope_codecs import ROPE_CODECS
 from maxtool.recipe.schema import Spelling
 from maxtool.recipe.shape_codecs import SHAPE_CODECS
+from maxtool.recipe.sparsity_codecs import SPARSITY_CODECS
 from maxtool.recipe.state_codecs import STATE_CODECS
 from maxtool.recipe.t5_codecs import T5_CODECS
 from maxtool.recipe.vision_codecs import VISION_CODECS
@@ -40,6 +41,7 @@ CODECS: Mapping[str, Codec] = {
     **ROPE_CODECS,
     **T5_CODECS,
     **SHAPE_CODECS,
+    **SPARSITY_CODECS,
     **VISION_CODECS,
 }
 

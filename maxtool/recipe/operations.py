@@ -8,14 +8,15 @@ only moves whole rows also works on block-quantized rows, whose bytes stand for 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from maxtool.dtype import DType
 from maxtool.errors import MisshapenWeight
-from maxtool.recipe.step import Array, Operation, Params, Shape, Step
+from maxtool.recipe.row_operations import ROW_OPERATIONS
+from maxtool.recipe.step import Array, Operation, Params, Shape, Step, each
 
 # --- joining and parting -------------------------------------------------------------------------
 # With ``groups`` the parts are interleaved: the dimension is that many equal runs, and each run
@@ -194,23 +195,6 @@ def _heads_shape(shape: Shape, params: Params) -> Shape:
     return shape
 
 
-def _rows_before(array: Array, params: Params) -> Array:
-    rows = np.zeros((params["count"], *array.shape[1:]), array.dtype)
-    return np.concatenate([rows, array])
-
-
-def _rows_before_shape(shape: Shape, params: Params) -> Shape:
-    if not shape:
-        raise MisshapenWeight("rows cannot be put before a single value")
-    return (shape[0] + params["count"], *shape[1:])
-
-
-def _rows_from_shape(shape: Shape, params: Params) -> Shape:
-    if not shape or shape[0] < params["count"]:
-        raise MisshapenWeight(f"there are no {params['count']} rows in {shape}")
-    return (shape[0] - params["count"], *shape[1:])
-
-
 def _add(array: Array, params: Params) -> Any:  # noqa: ANN401 - an array
     return np.add(array, array.dtype.type(params["value"]))
 
@@ -242,11 +226,6 @@ def _log_of_minus(array: Array, _params: Params) -> Any:  # noqa: ANN401 - an ar
         return np.log(-array.astype(np.float64)).astype(array.dtype)
 
 
-def _each(function: Callable[..., Any]) -> Callable[[Sequence[Any], Params], list[Any]]:
-    """``function`` on every array, or every shape, by itself."""
-    return lambda items, params: [function(item, params) for item in items]
-
-
 def _not_last_axis(params: Params, ndim: int) -> bool:
     return bool(params["axis"] < ndim - 1)
 
@@ -270,7 +249,7 @@ def _add_problems(params: Params) -> list[str]:
 PARTS = {"axis": "axis", "sizes": "sizes", "groups": "size"}
 STACK = {"axis": "axis", "count": "size"}
 HEADS_IN_TURN = {"axis": "axis", "heads": "size", "groups": "size"}
-HEADS, COUNT = {"heads": "size", "rotated": "rows"}, {"count": "size"}
+HEADS = {"heads": "size", "rotated": "rows"}
 RUNS = {"groups": 1}
 WHOLE_HEADS = {"rotated": 0}
 
@@ -297,8 +276,8 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "transpose": Operation(
         params={"axes": "axes"},
-        apply=_each(lambda array, params: array.transpose(params["axes"])),
-        shapes=_each(_transpose_shape),
+        apply=each(lambda array, params: array.transpose(params["axes"])),
+        shapes=each(_transpose_shape),
         inverse="transpose",
         undoing=lambda params: {"axes": tuple(np.argsort(params["axes"]).tolist())},
         whole_rows=lambda params, ndim: bool(params["axes"][-1] == ndim - 1),
@@ -306,61 +285,61 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "reshape": Operation(
         params={"shape": "sizes", "stored": "sizes"},
-        apply=_each(lambda array, params: array.reshape(params["shape"])),
-        shapes=_each(_reshape_shape),
+        apply=each(lambda array, params: array.reshape(params["shape"])),
+        shapes=each(_reshape_shape),
         inverse="reshape",
         undoing=lambda params: {"shape": params["stored"], "stored": params["shape"]},
     ),
     "squeeze": Operation(
         params={"axis": "axis"},
-        apply=_each(lambda array, params: array.squeeze(params["axis"])),
-        shapes=_each(_squeezed_shape),
+        apply=each(lambda array, params: array.squeeze(params["axis"])),
+        shapes=each(_squeezed_shape),
         inverse="unsqueeze",
         whole_rows=_not_last_axis,
     ),
     "unsqueeze": Operation(
         params={"axis": "axis"},
-        apply=_each(lambda array, params: np.expand_dims(array, params["axis"])),
-        shapes=_each(_unsqueezed_shape),
+        apply=each(lambda array, params: np.expand_dims(array, params["axis"])),
+        shapes=each(_unsqueezed_shape),
         inverse="squeeze",
         whole_rows=lambda params, ndim: bool(params["axis"] < ndim),
         recipe=False,
     ),
     "leading_ones": Operation(
         params={"rank": "size", "stored": "size"},
-        apply=_each(lambda array, params: array.reshape(_ranked_shape(array.shape, params))),
-        shapes=_each(_ranked_shape),
+        apply=each(lambda array, params: array.reshape(_ranked_shape(array.shape, params))),
+        shapes=each(_ranked_shape),
         inverse="leading_ones",
         undoing=lambda params: {"rank": params["stored"], "stored": params["rank"]},
         whole_rows=lambda params, _ndim: params["rank"] > 1 and params["stored"] > 1,
     ),
     "split_axis": Operation(
         params=STACK,
-        apply=_each(_apart),
-        shapes=_each(_apart_shape),
+        apply=each(_apart),
+        shapes=each(_apart_shape),
         inverse="merge_axes",
         whole_rows=_not_last_axis,
     ),
     "merge_axes": Operation(
         params=STACK,
-        apply=_each(_together),
-        shapes=_each(_together_shape),
+        apply=each(_together),
+        shapes=each(_together_shape),
         inverse="split_axis",
         whole_rows=lambda params, ndim: bool(params["axis"] + 2 < ndim),
         recipe=False,
     ),
     "rope_pairs_to_halves": Operation(
         params=HEADS,
-        apply=_each(lambda array, params: _regrouped(array, params, -1, 2)),
-        shapes=_each(_rope_shape),
+        apply=each(lambda array, params: _regrouped(array, params, -1, 2)),
+        shapes=each(_rope_shape),
         inverse="rope_halves_to_pairs",
         optional=WHOLE_HEADS,
         whole_rows=_not_vectors,
     ),
     "rope_halves_to_pairs": Operation(
         params=HEADS,
-        apply=_each(lambda array, params: _regrouped(array, params, 2, -1)),
-        shapes=_each(_rope_shape),
+        apply=each(lambda array, params: _regrouped(array, params, 2, -1)),
+        shapes=each(_rope_shape),
         inverse="rope_pairs_to_halves",
         optional=WHOLE_HEADS,
         whole_rows=_not_vectors,
@@ -368,33 +347,23 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "heads_by_group": Operation(
         params=HEADS_IN_TURN,
-        apply=_each(lambda x, params: _exchanged(x, params, params["heads"] // params["groups"])),
-        shapes=_each(_heads_shape),
+        apply=each(lambda x, params: _exchanged(x, params, params["heads"] // params["groups"])),
+        shapes=each(_heads_shape),
         inverse="heads_in_turn",
         whole_rows=_not_last_axis,
     ),
     "heads_in_turn": Operation(
         params=HEADS_IN_TURN,
-        apply=_each(lambda x, params: _exchanged(x, params, params["groups"])),
-        shapes=_each(_heads_shape),
+        apply=each(lambda x, params: _exchanged(x, params, params["groups"])),
+        shapes=each(_heads_shape),
         inverse="heads_by_group",
         whole_rows=_not_last_axis,
         recipe=False,
     ),
-    "zero_rows_before": Operation(
-        COUNT, _each(_rows_before), _each(_rows_before_shape), "rows_from"
-    ),
-    "rows_from": Operation(
-        params=COUNT,
-        apply=_each(lambda array, params: array[params["count"] :]),
-        shapes=_each(_rows_from_shape),
-        inverse="zero_rows_before",
-        rounds=True,
-        recipe=False,
-    ),
+    **ROW_OPERATIONS,
     "add": Operation(
         params={"value": "number"},
-        apply=_each(_add),
+        apply=each(_add),
         shapes=lambda shapes, _params: list(shapes),
         inverse="add",
         undoing=lambda params: {"value": -params["value"]},
@@ -404,7 +373,7 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "divide": Operation(
         params={"factors": "factors"},
-        apply=_each(_divide),
+        apply=each(_divide),
         shapes=lambda shapes, _params: list(shapes),
         inverse="multiply",
         computes=True,
@@ -413,7 +382,7 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "multiply": Operation(
         params={"factors": "factors"},
-        apply=_each(_multiply),
+        apply=each(_multiply),
         shapes=lambda shapes, _params: list(shapes),
         inverse="divide",
         computes=True,
@@ -423,7 +392,7 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "minus_exp": Operation(
         params={},
-        apply=_each(_minus_exp),
+        apply=each(_minus_exp),
         shapes=lambda shapes, _params: list(shapes),
         inverse="log_of_minus",
         computes=True,
@@ -431,7 +400,7 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "log_of_minus": Operation(
         params={},
-        apply=_each(_log_of_minus),
+        apply=each(_log_of_minus),
         shapes=lambda shapes, _params: list(shapes),
         inverse="minus_exp",
         computes=True,

@@ -167,6 +167,11 @@ def _write_first(value: int, values: Values) -> Raws:
     return (value if widths is None else [*widths],)
 
 
+def _write_all_widths(value: int, values: Values) -> Raws:
+    widths = values["layer_widths"] or (value,) * values["n_layers"]
+    return ([*widths],)
+
+
 def _read_widths(raws: Raws, values: Values) -> Any:  # noqa: ANN401
     """Read one for each layer; null where all are the same."""
     (widths,) = raws
@@ -289,6 +294,13 @@ SHAPE_CODECS: Mapping[str, Codec] = {
         WINDOWS,
     ),
     "first_width": Codec(_read_first, _write_first, ("int",), writes_with=("layer_widths",)),
+    "listed_width": Codec(
+        _read_first,
+        _write_all_widths,
+        ("int",),
+        needs={"n_layers": NUMBER},
+        writes_with=("layer_widths",),
+    ),
     "width_of_each": Codec(
         _read_widths, lambda value, _: (None if value is None else [*value],), ("ints",)
     ),

@@ -41,3 +41,8 @@ class Operation:
     # Whether it changes nothing, by resolved parameters: such a step is left out.
     does_nothing: Callable[[Params], bool] = lambda _params: False
     recipe: bool = True  # whether a recipe may name it; the others exist as inverses only
+
+
+def each(function: Callable[..., Any]) -> Callable[[Sequence[Any], Params], list[Any]]:
+    """``function`` on every array, or every shape, by itself."""
+    return lambda items, params: [function(item, params) for item in items]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import erf
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -45,12 +46,18 @@ class Oracle:
             x = x + np.stack([self._waves(c.position_offset + place) for place in range(len(ids))])
         vectors = self._vectors(ids, x) if c.layer_embed_size else None
         self._kept: dict[int, tuple[Array, Array]] = {}
+        streams = self._spread(x) if c.streams else None
         for layer in range(c.n_layers):
+            if streams is not None:
+                own = None if vectors is None else vectors[:, layer]
+                streams = self._streamed(layer, streams, own)
+                continue
             x = self._layer(layer, x)
             if vectors is not None:
                 x = x + self._of_vector(f"layers.{layer}.input.", x, vectors[:, layer])
             x = x * self.w.get(f"layers.{layer}.scale", 1)
         head = self.w["embed.weight" if c.tie_word_embeddings else "lm_head.weight"]
+        x = x if streams is None else self._merged(streams)
         x = self._norm("norm", x) if c.final_norm else x
         x = x if c.embed_size in (None, c.hidden_size) else self._linear("project_out", x)
         logits = x @ head.T + self.w.get("lm_head.bias", 0)
@@ -72,6 +79,46 @@ class Oracle:
         shared = self._linear("layer_embed.project", x) / c.hidden_size**0.5
         own, shared = (one.reshape(len(ids), c.n_layers, width) for one in (own, shared))
         return (own + self._norm("layer_embed.norm", shared, "rms")) / 2**0.5
+
+    def _spread(self, x: Array) -> list[Array]:
+        count = self.c.streams or 1
+        made = [self._linear(f"streams.spread.{n}", x) for n in range(count - 1)]
+        return [x, *(self._as_long_as(x, y) for y in made)]
+
+    def _merged(self, streams: list[Array]) -> Array:
+        first, *rest = streams
+        made = [self._linear(f"streams.merge.{n}", x) for n, x in enumerate(rest)]
+        return np.mean([first, *(self._as_long_as(first, x) for x in made)], axis=0)
+
+    def _as_long_as(self, wanted: Array, x: Array) -> Array:
+        own = np.sqrt(np.maximum((x**2).mean(-1, keepdims=True), 1e-5))
+        return x * np.sqrt((wanted**2).mean(-1, keepdims=True)) / own
+
+    def _streamed(self, layer: int, streams: list[Array], own: Array | None) -> list[Array]:
+        """The streams behind a layer, of what each was before it."""
+        c, at, count = self.c, f"layers.{layer}.streams.", len(streams)
+
+        def routed(x: Array) -> Array:
+            return np.tanh(
+                self._linear(at + "router", self._norm(at + "router_norm", x) / x.shape[1])
+            )
+
+        mixing = self._linear(at + "predict", routed(streams[c.active_stream]))
+        mixing = mixing.reshape(-1, count, count)
+        guessed = [
+            x + sum(mixing[:, n, other, None] * y for other, y in enumerate(streams))
+            for n, x in enumerate(streams)
+        ]
+        made = self._layer(layer, guessed[c.active_stream])
+        shares = 1 + self._linear(at + "correct", routed(made))
+        off = made - guessed[c.active_stream]
+        result = [x + shares[:, n, None] * off for n, x in enumerate(guessed)]
+        if own is not None:
+            read = result[c.active_stream]
+            read = read * self.w[at + "scale"] if c.stream_scale else read
+            more = self._of_vector(f"layers.{layer}.input.", read, own)
+            result = [result[0], *(x + more for x in result[1:])]
+        return result
 
     def _of_vector(self, at: str, x: Array, own: Array) -> Array:
         inner = ACTIVATIONS[self.c.hidden_act](self._linear(at + "gate", x)) * own
@@ -114,9 +161,13 @@ class Oracle:
         for part, name in ((attention, "attn"), (mlp, "mlp")):
             beside = name == "mlp" and c.experts_beside and self._has_experts(layer)
             y = norm(f"{name}_norm", x) if c.block in ("pre", "sandwich") and not beside else x
+            first = y
             y = part(y)
             y = norm(f"{name}_post_norm", y) if c.block in ("post", "sandwich") else y
             x = x + c.residual_scale * y
+            if c.laurel_rank and name == "attn":
+                learned = self._linear(at + "laurel.up", self._linear(at + "laurel.down", first))
+                x = (x + first + norm("laurel.norm", learned)) / 2**0.5
         return x
 
     def _has_experts(self, layer: int) -> bool:
@@ -138,9 +189,21 @@ class Oracle:
         act = self._activation(int(at.split(".")[1]))
         up, (gate, whole) = self._linear(f"{at}mlp.up", x), self.c.mlp_scales or (1, 1)
         gated = self.c.mlp == "gated"
-        inner = act(self._linear(f"{at}mlp.gate", x) * gate) * up if gated else act(up)
+        if gated:
+            read = self._linear(f"{at}mlp.gate", x) * gate
+            inner = act(self._sparse(read, int(at.split(".")[1]))) * up
+        else:
+            inner = act(up)
         inner = self._norm(f"{at}mlp.norm", inner, "rms") if self.c.sub_norms else inner
         return self._linear(f"{at}mlp.down", inner) * whole
+
+    def _sparse(self, x: Array, layer: int) -> Array:
+        """Gates above the quantile of a normal distribution, as far as they are above it."""
+        share = (self.c.gate_sparsity or (0.0,) * 99)[layer]
+        if share == 0:
+            return x
+        far = NormalDist().inv_cdf(share)
+        return np.maximum(x - x.mean(-1, keepdims=True) - far * x.std(-1, keepdims=True), 0)
 
     def _activation(self, layer: int) -> Callable[[Array], Array]:
         c = self.c

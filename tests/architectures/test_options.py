@@ -197,6 +197,18 @@ CASES: dict[str, dict[str, Any]] = {
         "layer_scale": True,
         "hidden_act": "gelu_tanh",
     },
+    "streams": {
+        "block": "sandwich",
+        "streams": 3,
+        "active_stream": 1,
+        "stream_scale": True,
+        "laurel_rank": 5,
+        "gate_sparsity": (0.7, 0.0, 0.3),
+        "layer_embed_size": 5,
+        "kv_shared_layers": 1,
+    },
+    "streams without vectors": {"streams": 2, "laurel_rank": 3, "tie_word_embeddings": True},
+    "one stream": {"streams": 1, "gate_sparsity": (0.5,) * 3},
     "experts beside": {
         "block": "sandwich",
         "n_experts": 5,

@@ -47,6 +47,8 @@ KINDS: dict[str, dict[str, Any]] = {
         "sliding_layers": (True, False, True),
         "kv_shared_layers": 1,
         "layer_embed_size": 3,
+        "streams": 3,
+        "active_stream": 1,
     },
     "convolved": {"conv_taps": 3, "conv_bias": True, "attention_layers": (False, True, False)},
     "scanned": {

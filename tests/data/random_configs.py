@@ -26,9 +26,9 @@ from tests.data.random_latent_families import LATENT, LATENT_GRANTED
 from tests.data.random_layer_input_families import (
     LAYER_INPUTS,
     LAYER_INPUTS_GRANTED,
+    SAYABLE,
     WHOLE,
     published_shapes,
-    sayable_shapes,
 )
 from tests.data.random_options import (
     ACTIVATIONS,
@@ -45,6 +45,7 @@ from tests.data.random_options import (
     kinds,
     longrope,
     rope,
+    two_bases,
     usual,
     without,
 )
@@ -110,19 +111,8 @@ def _gemma2(draw: Draw) -> Config:
 
 
 def _gemma3(draw: Draw) -> Config:
-    config = _gemma2(draw) | {"attn_logit_softcapping": None}
-    scaled = config["rope_parameters"]
-    # Transformers gives the length of the latest kind of layer to both.
-    if scaled["rope_type"] == "dynamic":
-        scaled = {"rope_type": "linear", "rope_theta": scaled["rope_theta"], "factor": 2.0}
-        config["max_position_embeddings"] = LONGEST
-    if scaled["rope_type"] == "yarn":
-        scaled.pop("truncate", None)
-    local = {"rope_type": "default", "rope_theta": draw(THETAS)}
-    return config | {
-        "rope_parameters": {"full_attention": scaled, "sliding_attention": local},
-        "sliding_window_pattern": draw(st.integers(2, 4)),
-    }
+    config = two_bases(draw, _gemma2(draw) | {"attn_logit_softcapping": None})
+    return config | {"sliding_window_pattern": draw(st.integers(2, 4))}
 
 
 def _gemma_embedding(draw: Draw) -> Config:
@@ -503,8 +493,8 @@ def sayable(model_type: str, config: Config) -> Config:
     if model_type == "nemotron_h_moe":  # it knows no other MLPs where there are experts
         kinds = config["layers_block_type"]
         config["layers_block_type"] = ["moe" if kind == "mlp" else kind for kind in kinds]
-    if model_type in LAYER_INPUTS:
-        config = sayable_shapes(config)
+    if model_type in SAYABLE:
+        config = SAYABLE[model_type](config)
     if model_type == "dbrx":
         config["ffn_config"] = config["ffn_config"] | {"ffn_act_fn": {"name": "silu"}}
     if model_type == "phi":

@@ -15,6 +15,7 @@ from tests.data.random_options import (
     Config,
     Draw,
     kinds,
+    two_bases,
     usual,
     without,
 )
@@ -25,14 +26,18 @@ SHARES = st.sampled_from([1.0, 0.75, 0.5, 0.25, 0.3])
 
 
 def _kinds(draw: Draw, layers: int, shared: int) -> list[str]:
-    """Kinds of layers, the last without a window, and before shared ones all that these are."""
-    listed = [*kinds(draw, layers)[:-1], "full_attention"]
-    first = layers - shared
+    """Kinds of layers, and before shared ones all that these are."""
+    listed, first = kinds(draw, layers), layers - shared
     if shared:
         listed[first - 1] = "full_attention"
     if "sliding_attention" in listed[first:] and "sliding_attention" not in listed[:first]:
         listed[first:] = ["full_attention"] * shared
     return listed
+
+
+def _kinds_but_of_last(draw: Draw, layers: int, shared: int) -> list[str]:
+    """The same, the last without a window."""
+    return [*_kinds(draw, layers, shared)[:-1], "full_attention"]
 
 
 def _gemma4(draw: Draw) -> Config:
@@ -55,7 +60,7 @@ def _gemma4(draw: Draw) -> Config:
         "hidden_activation": config.pop("hidden_act"),
         "max_position_embeddings": max(config["max_position_embeddings"], LONGEST),
         "num_kv_shared_layers": shared,
-        "layer_types": _kinds(draw, layers, shared),
+        "layer_types": _kinds_but_of_last(draw, layers, shared),
         "vocab_size_per_layer_input": config["vocab_size"],
         "global_head_dim": draw(st.integers(1, 8)) * 2,
         "num_global_key_value_heads": draw(st.sampled_from([1, kv_heads, 1, None])),
@@ -76,18 +81,63 @@ def _gemma4(draw: Draw) -> Config:
     return config | {"rope_parameters": tables}
 
 
-def sayable_shapes(config: Config) -> Config:
-    """A configuration of these families, changed so that llama.cpp's converter says all of it.
+# Some gates may be zero, and all but few of them.
+SPARSITIES = st.sampled_from([0.0, 0.95, 0.5, 0.3, 0.05, 0.995])
 
-    It writes lists even where all layers are alike, and attends to the last two keys by place.
-    """
+
+def _gemma3n(draw: Draw) -> Config:
+    config = usual(
+        draw,
+        attention_bias=FLAGS,
+        sliding_window=WINDOW,
+        final_logit_softcapping=st.floats(0.5, 30.0),
+        hidden_size_per_layer_input=WIDTHS,
+        num_hidden_layers=st.integers(2, 5),
+        altup_num_inputs=st.integers(1, 5),
+        altup_correct_scale=FLAGS,
+        laurel_rank=WIDTHS,
+    )
+    layers = config["num_hidden_layers"]
+    shared = draw(st.integers(0, layers - 1))
+    each = st.lists(st.integers(3, 37), min_size=layers, max_size=layers)
+    sparse = st.lists(SPARSITIES, min_size=layers, max_size=layers)
+    config |= {
+        "hidden_activation": config.pop("hidden_act"),
+        "num_kv_shared_layers": shared,
+        "layer_types": _kinds(draw, layers, shared),
+        "intermediate_size": draw(st.just(config["intermediate_size"]) | each),
+        "activation_sparsity_pattern": draw(st.none() | sparse),
+        "altup_active_idx": draw(st.integers(0, config["altup_num_inputs"] - 1)),
+        "vocab_size_per_layer_input": draw(st.integers(3, config["vocab_size"])),
+    }
+    return two_bases(draw, config)
+
+
+def _by_place(config: Config) -> Config:
+    """A configuration whose shared layers attend to those that llama.cpp takes by their place."""
     layers, shared = config["num_hidden_layers"], config["num_kv_shared_layers"]
     listed = [*config["layer_types"]]
     if 0 < shared < layers - 1 and "sliding_attention" in listed[layers - shared :]:
         listed[layers - shared - 2] = "sliding_attention"
     elif "sliding_attention" in listed[layers - shared :]:
         listed[layers - shared :] = ["full_attention"] * shared
-    config = config | {"layer_types": listed}
+    return config | {"layer_types": listed}
+
+
+def _sayable_streams(config: Config) -> Config:
+    """A configuration of Gemma 3n, changed so that llama.cpp's converter says all of it.
+
+    Where tokens have the vectors of another one, it gives them zeros.
+    """
+    return _by_place(config) | {"vocab_size_per_layer_input": config["vocab_size"]}
+
+
+def _sayable_shapes(config: Config) -> Config:
+    """A configuration of Gemma 4, changed so that llama.cpp's converter says all of it.
+
+    It writes lists even where all layers are alike, and attends to the last two keys by place.
+    """
+    config = _by_place(config)
     whole = config["rope_parameters"]["full_attention"]
     whole = {key: each for key, each in whole.items() if key != "factor"}
     whole |= {"rope_type": "proportional"}
@@ -97,7 +147,7 @@ def sayable_shapes(config: Config) -> Config:
     is_other = config["num_global_key_value_heads"] != config["num_key_value_heads"]
     if not config["attention_k_eq_v"] or not is_other:
         config["num_global_key_value_heads"] = None
-    doubled = config["use_double_wide_mlp"] and shared > 0
+    doubled = config["use_double_wide_mlp"] and config["num_kv_shared_layers"] > 0
     return config | {"rope_parameters": tables, "use_double_wide_mlp": doubled}
 
 
@@ -132,12 +182,53 @@ def _gemma4_whole(draw: Draw) -> Config:
     return {"text_config": text, "vision_config": VISION, "tie_word_embeddings": tied, **SEEN}
 
 
-LAYER_INPUTS: Mapping[str, Callable[[Draw], Config]] = {"gemma4_text": _gemma4}
+SEEN_3N = {"hidden_size": 8, "vocab_size": 2, "num_classes": 2, "label_names": ["a", "b"]}
+HEARD_3N = {
+    "hidden_size": 8,
+    "vocab_size": 2,
+    "input_feat_size": 8,
+    "conf_num_hidden_layers": 1,
+    "conf_num_attention_heads": 1,
+    "sscp_conv_channel_size": [2, 2],
+}
+
+
+def _gemma3n_whole(draw: Draw) -> Config:
+    """The language model inside one that sees and hears, whose tokens are behind those of texts."""
+    text = _gemma3n(draw) | {"model_type": "gemma3n_text"}
+    first = text["vocab_size"]
+    vision = SEEN_3N | {"model_type": "gemma3n_vision", "vocab_offset": first}
+    audio = HEARD_3N | {"model_type": "gemma3n_audio", "vocab_offset": first + 2}
+    tokens = {"boi_token_id": 1, "eoi_token_id": first, "image_token_id": first + 1}
+    tokens |= {"boa_token_id": 1, "eoa_token_id": first + 2, "audio_token_id": first + 3}
+    parts = {"text_config": text, "vision_config": vision, "audio_config": audio}
+    return {**parts, "tie_word_embeddings": text["tie_word_embeddings"], **tokens}
+
+
+LAYER_INPUTS: Mapping[str, Callable[[Draw], Config]] = {
+    "gemma3n_text": _gemma3n,
+    "gemma4_text": _gemma4,
+}
 # Models that are more than a language model, which alone is read.
-WHOLE: Mapping[str, Callable[[Draw], Config]] = {"gemma4": _gemma4_whole}
+WHOLE: Mapping[str, Callable[[Draw], Config]] = {
+    "gemma3n": _gemma3n_whole,
+    "gemma4": _gemma4_whole,
+}
+# How configurations are changed so that llama.cpp's converter says all of them.
+SAYABLE: Mapping[str, Callable[[Config], Config]] = {
+    "gemma3n_text": _sayable_streams,
+    "gemma4_text": _sayable_shapes,
+}
 LAYER_INPUTS_GRANTED: Mapping[str, Config] = {
+    "gemma3n_text": {
+        "hidden_activation": "gelu_pytorch_tanh",
+        "attention_bias": False,
+        "altup_num_inputs": 4,
+        "altup_active_idx": 0,
+        "altup_correct_scale": True,
+    },
     "gemma4_text": {
         "hidden_activation": "gelu_pytorch_tanh",
         "attention_bias": False,
-    }
+    },
 }

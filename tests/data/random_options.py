@@ -117,6 +117,20 @@ SCALINGS: Mapping[str, Callable[[Draw, int], Config]] = {
 }
 
 
+def two_bases(draw: Draw, config: Config) -> Config:
+    """A configuration whose layers with a window have a rotary base of their own, unscaled."""
+    scaled = config["rope_parameters"]
+    # Transformers gives the length of the latest kind of layer to both.
+    if scaled["rope_type"] == "dynamic":
+        scaled = {"rope_type": "linear", "rope_theta": scaled["rope_theta"], "factor": 2.0}
+        config = config | {"max_position_embeddings": LONGEST}
+    if scaled["rope_type"] == "yarn":
+        scaled = without(scaled, "truncate")
+    local = {"rope_type": "default", "rope_theta": draw(THETAS)}
+    tables = {"full_attention": scaled, "sliding_attention": local}
+    return config | {"rope_parameters": tables}
+
+
 def usual(draw: Draw, *, explicit: bool = True, **options: st.SearchStrategy[Any]) -> Config:
     """A Llama-like configuration with further options."""
     config = common(draw) | heads(draw, explicit=explicit)

@@ -33,8 +33,10 @@ from transformers import (
     AutoModel,
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
+    PreTrainedConfig,
     PreTrainedModel,
 )
+from transformers.models.gemma3n import modeling_gemma3n
 
 from maxtool.artifact.original_model import cache_name, positions
 from tests.data.random_chunked_families import CHUNKED_VISION
@@ -150,6 +152,20 @@ def norm_of(model_type: str) -> float:
     return 0.0 if around_zero else 1.0
 
 
+class WithoutTowers(AutoModel):
+    """The parts of Gemma 3n of which transformers computes none for a text, made of nothing.
+
+    That which sees needs a package of its own.
+    """
+
+    @classmethod
+    def from_config(cls, config: PreTrainedConfig, **options: Any) -> Any:
+        """An empty module for a part that sees."""
+        if config.model_type == "gemma3n_vision":
+            return torch.nn.Module()
+        return AutoModel.from_config(config, **options)
+
+
 class Peer:
     """A family as transformers has it, in a folder for one model after the other."""
 
@@ -159,6 +175,8 @@ class Peer:
         self.auto: Any = AutoModel if model_type in ENCODERS else AutoModelForCausalLM
         if model_type in CHUNKED_VISION:  # the other class has the language model alone
             self.auto = AutoModelForImageTextToText
+        if model_type == "gemma3n":
+            modeling_gemma3n.AutoModel = WithoutTowers
         self.norm = norm_of(model_type)
 
     def write(self, config: Config, *, older: bool) -> tuple[Config, Shapes]:

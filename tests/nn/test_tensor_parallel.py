@@ -136,6 +136,7 @@ def test_a_tied_table_is_whole() -> None:
         ({}, 3, ["n_heads is 4", "n_kv_heads is 2"]),
         ({"n_kv_heads": 4, "intermediate_size": 14}, 4, ["intermediate_size is 14"]),
         ({"qk_norm": "full"}, 2, ["qk_norm is 'full'"]),
+        ({"gate_sparsity": (0.0, 0.5, 0.0)}, 2, ["gate_sparsity is above 0"]),
     ],
 )
 def test_what_cannot_be_split_is_listed(

@@ -152,6 +152,10 @@ def test_a_single_ternary_type_spares_embedding_and_head(name: str) -> None:
         ("blk.0.attn_q_norm.weight", (2, 32), False),
         ("blk.0.ffn_gate_inp.weight", (2, 32), False),
         ("position_embd.weight", (2, 32), False),
+        ("altup_proj.weight", (3, 2, 32), False),
+        ("blk.0.laurel_l.weight", (2, 32), False),
+        ("per_layer_model_proj.weight", (2, 32), False),
+        ("per_layer_token_embd.weight", (2, 32), True),
     ],
 )
 def test_what_is_quantized_at_all(name: str, shape: tuple[int, ...], quantizable: bool) -> None:

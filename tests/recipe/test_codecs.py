@@ -20,6 +20,9 @@ LAYERS = 6
 FLAGS = st.lists(st.booleans(), min_size=LAYERS, max_size=LAYERS).map(tuple)
 SIZES = st.integers(1, 1 << 20)
 FACTORS = st.floats(1e-3, 1e3)
+SHARES = st.lists(
+    st.integers(0, 9999).map(lambda share: share / 10000), min_size=LAYERS, max_size=LAYERS
+).map(tuple)
 LABELS = st.lists(st.text(max_size=3), min_size=1, max_size=4, unique=True).map(tuple)
 # The fields that codecs look at; a window, so that flags of windows are written.
 VALUES: dict[str, Any] = {
@@ -201,6 +204,9 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     ),
     "shared_by_place": st.sampled_from([0, 3]),
     "first_width": SIZES,
+    "listed_width": SIZES,
+    "shares_of_gates": SHARES,
+    "deviations_of_gates": SHARES,
     "width_of_each": st.none(),
     "wider_where_shared": st.sampled_from([None, (40, 40, 40, 40, 80, 80)]),
     "share_of_pairs": st.integers(0, 8),

@@ -134,6 +134,17 @@ def rows(draw: st.DrawFn, op: str) -> Case:
 
 
 @st.composite
+def filled(draw: st.DrawFn, op: str) -> Case:
+    """Tables whose last rows are zero, or any bits, or are to be put there."""
+    shape, dtype, more = draw(SHAPE), admitted(draw, op), draw(st.integers(0, 4))
+    table = bits(draw, shape, dtype)
+    if op == "first_rows":
+        last = bits(draw, (more, *shape[1:]), dtype)
+        table = np.concatenate([table, last if draw(st.booleans()) else np.zeros_like(last)])
+    return Step(op, {"count": shape[0], "stored": shape[0] + more}), [table]
+
+
+@st.composite
 def values(draw: st.DrawFn, op: str) -> Case:
     """Half of the arrays are such that nothing is rounded, half are any bits."""
     dtype, shape = admitted(draw, op), draw(SHAPE)
@@ -184,6 +195,8 @@ STRATEGIES: dict[str, Callable[[str], st.SearchStrategy[Case]]] = {
     "heads_in_turn": heads,
     "zero_rows_before": rows,
     "rows_from": rows,
+    "first_rows": filled,
+    "zero_rows_behind": filled,
     "add": values,
     "minus_exp": exponentials,
     "log_of_minus": exponentials,
@@ -322,6 +335,9 @@ def test_heads_in_turn_of_their_groups() -> None:
         (Step("heads_by_group", {"axis": 1, "heads": 6, "groups": 3}), [(12,)]),
         (Step("zero_rows_before", {"count": 2}), [()]),
         (Step("rows_from", {"count": 2}), [(1, 3)]),
+        (Step("first_rows", {"count": 2, "stored": 3}), [(2, 3)]),
+        (Step("zero_rows_behind", {"count": 2, "stored": 3}), [()]),
+        (Step("zero_rows_behind", {"count": 3, "stored": 2}), [(3, 3)]),
     ],
 )
 def test_shapes_that_do_not_fit(step: Step, shapes: list[tuple[int, ...]]) -> None:

@@ -109,12 +109,14 @@ def test_factors_of_other_rotations_are_refused(factors: list[float]) -> None:
     assert read.say("rope_factor", VALUES) == ("rope_freqs.weight", 2.0)
 
 
-def test_keys_that_shared_layers_do_not_need(tmp_path: Path) -> None:
+@pytest.mark.parametrize("family", ["gemma3n_text", "gemma4_text"])
+@pytest.mark.parametrize("tensor", ["k_proj.weight", "v_proj.weight", "k_norm.weight"])
+def test_keys_that_shared_layers_do_not_need(family: str, tensor: str, tmp_path: Path) -> None:
     """Leave them out: published checkpoints have them all the same."""
-    row = next(row for row in rows("gemma4_text") if row.config["num_kv_shared_layers"])
+    row = next(row for row in rows(family) if row.config["num_kv_shared_layers"])
     folder = Path(Files(tmp_path).checkpoint(row).path)
     last = row.config["num_hidden_layers"] - 1
-    further = f"model.layers.{last}.self_attn.k_proj.weight"
+    further = f"model.layers.{last}.self_attn.{tensor}"
     assert further not in row.shapes
     file = folder / "model.safetensors"
     save_file(load_file(file) | {further: np.ones((2, 2), "f4")}, file, {"format": "pt"})

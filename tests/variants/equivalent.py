@@ -78,6 +78,21 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "bitnet drop config/n_kv_heads/default",
         "minicpm3 drop config/n_kv_heads/default",
     ),
+    "tests/recipe/test_gemma3n.py looks for what is written, and for what is refused": (
+        "gemma3n set config/intermediate_size/hf/codec to 'first_width'",
+        "gemma3n drop config/kv_shared_layers/gguf/codec",
+        "gemma3n drop config/layer_embed_rows/gguf/*",
+        "gemma3n drop weights/gguf/layer_embed.embed.weight",
+        "gemma3n drop config/*stream*/gguf/values",
+        "gemma3n * weights/hf/drop/[123]*",
+        "gemma3n swap tables/rope/0 with 1",
+    ),
+    "none of its models that make vectors, which have no use for a head, is recorded": (
+        "gemma3n * weights/hf/drop/0*",
+    ),
+    "of two rules that say why there is no tensor either may be the other": (
+        "gemma3n swap weights/gguf/streams.spread.{stream}.weight with *",
+    ),
     "tests/recipe/test_minicpm3.py looks for what is written, and for what is refused": (
         "minicpm3 drop config/[qo]*_bias",
         "minicpm3 * config/value_dim/gguf/omit*",
@@ -169,7 +184,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "mixtral swap match/gguf/requires/*",
     ),
     "of recipes that ask for as much the first by name is taken": (
-        "gemma3_vision drop match/gguf",
+        "gemma3*_vision drop match/gguf",
         "falcon_mamba drop match/gguf/general.architecture",
         "qwen3_5*_[fv]* drop match/gguf",
     ),
@@ -206,6 +221,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     "both keys are read, must agree, and are written": (
         "* swap config/*/gguf/keys with 'also'",
         "modernbert swap config/norm_eps/hf/keys with 'also'",
+        "gemma3n swap config/rope_local_theta/hf/keys with 'also'",
     ),
     "no model has both keys": (
         "_rotary swap order/gguf/13 with 14",

@@ -26,6 +26,7 @@ BUFFERS: Mapping[str, tuple[str, ...]] = {
         for prefix in ("", "model.")
         for part in ("vision_tower", "multi_modal_projector")
     ),
+    "gemma3n": ("model.vision_tower.x.weight",),
     "electra": (
         "embeddings.position_ids",
         "discriminator_predictions.dense.weight",

@@ -1,0 +1,83 @@
+"""Operations that leave out rows of a tensor, or put rows of zeros into their place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from maxtool.errors import MisshapenWeight
+from maxtool.recipe.step import Array, Operation, Params, Shape, each
+
+
+def _rows_before(array: Array, params: Params) -> Array:
+    rows = np.zeros((params["count"], *array.shape[1:]), array.dtype)
+    return np.concatenate([rows, array])
+
+
+def _rows_before_shape(shape: Shape, params: Params) -> Shape:
+    if not shape:
+        raise MisshapenWeight("rows cannot be put before a single value")
+    return (shape[0] + params["count"], *shape[1:])
+
+
+def _rows_from_shape(shape: Shape, params: Params) -> Shape:
+    if not shape or shape[0] < params["count"]:
+        raise MisshapenWeight(f"there are no {params['count']} rows in {shape}")
+    return (shape[0] - params["count"], *shape[1:])
+
+
+def _first_rows_shape(shape: Shape, params: Params) -> Shape:
+    return _with_rows(shape, params, params["stored"], params["count"])
+
+
+def _rows_behind(array: Array, params: Params) -> Array:
+    rows = np.zeros((params["stored"] - params["count"], *array.shape[1:]), array.dtype)
+    return np.concatenate([array, rows])
+
+
+def _rows_behind_shape(shape: Shape, params: Params) -> Shape:
+    return _with_rows(shape, params, params["count"], params["stored"])
+
+
+def _with_rows(shape: Shape, params: Params, found: int, wanted: int) -> Shape:
+    if params["count"] > params["stored"]:
+        raise MisshapenWeight(f"{params['count']} rows are more than the {params['stored']} stored")
+    if not shape or shape[0] != found:
+        raise MisshapenWeight(f"there are no {found} rows in {shape}")
+    return (wanted, *shape[1:])
+
+
+def _are_all(params: Params) -> bool:
+    return bool(params["count"] == params["stored"])
+
+
+COUNT, SOME = {"count": "size"}, {"count": "size", "stored": "size"}
+
+ROW_OPERATIONS: Mapping[str, Operation] = {
+    "zero_rows_before": Operation(COUNT, each(_rows_before), each(_rows_before_shape), "rows_from"),
+    "rows_from": Operation(
+        params=COUNT,
+        apply=each(lambda array, params: array[params["count"] :]),
+        shapes=each(_rows_from_shape),
+        inverse="zero_rows_before",
+        rounds=True,
+        recipe=False,
+    ),
+    "first_rows": Operation(
+        params=SOME,
+        apply=each(lambda array, params: array[: params["count"]]),
+        shapes=each(_first_rows_shape),
+        inverse="zero_rows_behind",
+        rounds=True,
+        does_nothing=_are_all,
+    ),
+    "zero_rows_behind": Operation(
+        params=SOME,
+        apply=each(_rows_behind),
+        shapes=each(_rows_behind_shape),
+        inverse="first_rows",
+        does_nothing=_are_all,
+        recipe=False,
+    ),
+}
