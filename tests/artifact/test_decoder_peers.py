@@ -23,6 +23,7 @@ from maxtool.runtime import loader
 from tests.artifact.measure import BOUND, Array, error
 from tests.data.random_configs import FAMILIES, GRANTED, LONGEST, configurations, is_supported
 from tests.data.random_families import WITHOUT_GGUF
+from tests.data.random_layer_input_families import own_tokens
 from tests.effort import sampled
 from tests.parity.peers import cached, forward, load, saved, single, torch
 
@@ -55,7 +56,8 @@ def test_the_same_as_transformers(
     length = data.draw(st.integers(3, LONGEST), label="tokens")
     first = data.draw(st.integers(1, length - 1), label="tokens of the first call")
     torch.manual_seed(data.draw(st.integers(0, 99), label="seed"))
-    ids = np.random.default_rng(length).integers(0, config["vocab_size"], (2, length))
+    known = own_tokens(config) if dialect == "gguf" else config["vocab_size"]
+    ids = np.random.default_rng(length).integers(0, known, (2, length))
     with (
         saved(torch, model_type, config, older=older) as folder,
         tempfile.TemporaryDirectory() as scratch,

@@ -21,6 +21,7 @@ from tests.data.random_configs import (
     published,
 )
 from tests.data.random_families import BY_TENSORS, WITHOUT_GGUF, type_of
+from tests.data.random_layer_input_families import own_tokens
 from tests.effort import sampled
 from tests.parity import folders
 from tests.parity.measure import error, logits
@@ -52,8 +53,7 @@ def test_there_and_back(
         assume("has no spelling in gguf" not in str(refusal))
         raise
     convert(prepare(Request(tmp_path / "model.gguf", tmp_path / "back")))
-    known = config.get("vocab_size_per_layer_input", config["vocab_size"])
-    ids = np.random.default_rng(0).integers(0, known, (1, LONGEST))
+    ids = np.random.default_rng(0).integers(0, own_tokens(config), (1, LONGEST))
     expected = logits(tmp_path / "folder", ids)
     assert error(logits(tmp_path / "model.gguf", ids), expected) < BOUND
     assert error(logits(tmp_path / "back", ids), expected) < BOUND

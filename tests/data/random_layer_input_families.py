@@ -151,6 +151,11 @@ def _sayable_shapes(config: Config) -> Config:
     return config | {"rope_parameters": tables, "use_double_wide_mlp": doubled}
 
 
+def own_tokens(config: Config) -> int:
+    """How many tokens have vectors of their own for each layer, or all; GGUF has zeros for more."""
+    return int(config.get("vocab_size_per_layer_input", config["vocab_size"]))
+
+
 def published_shapes(config: Config) -> Config:
     """The same configuration in the keys of checkpoints that were published."""
     whole = next(iter(config["per_layer_config"].values()), {})
