@@ -174,6 +174,52 @@ def test_orders_of_dimensions(dtype: DType) -> None:
             assert got.to_numpy().tobytes() == x.transpose(order).tobytes(), (sizes, order)
 
 
+ALL = slice(None)
+# What is taken of four dimensions, and what is put around each.
+TAKEN: tuple[tuple[slice, ...], ...] = (
+    (ALL, ALL, slice(1, 3), ALL),
+    (ALL, ALL, slice(None, None, -1), ALL),
+    (ALL, slice(0, 1), ALL, slice(0, 1)),
+    (slice(0, 1), ALL, slice(2, 0, -1), ALL),
+    (ALL, ALL, ALL, slice(0, 1)),
+    (slice(0, 1), ALL, ALL, ALL),
+)
+AROUND = (
+    (0, 0, 0, 0, 1, 2, 0, 0),
+    (0, 0, 2, 1, 0, 0, 0, 0),
+    (1, 0, 0, 0, 0, 0, 0, 1),
+    (0, 0, 0, 3, 0, 0, 1, 0),
+)
+
+
+@pytest.mark.parametrize("width", ["c", 4])
+def test_cuts_and_frames_of_some_dimensions(width: int | str) -> None:
+    """Dimensions that are taken whole are walked through as part of others."""
+    kind = TensorType(F32, ["a", "b", 3, width])
+
+    def call(x: Tensor) -> list[Tensor]:
+        return [
+            *(x[taken] for taken in TAKEN),
+            *(ops.pad(x, list(each), value=7) for each in AROUND),
+        ]
+
+    run: Any = executor.find_executor().compile(Graph("g", call, [kind]), {})
+    for outer, rows in ((1, 1), (2, 5), (3, 16)):
+        x = np.random.default_rng(0).random((outer, rows, 3, 4), "f4")
+        wanted = [x[taken] for taken in TAKEN]
+        frames = (np.reshape(each, (4, 2)) for each in AROUND)
+        wanted += [np.pad(x, frame, constant_values=7) for frame in frames]
+        for got, expected in zip(run(Tensor(x)), wanted, strict=True):
+            np.testing.assert_array_equal(got.to_numpy(), expected)
+
+
+def test_a_frame_around_nothing() -> None:
+    (got,) = executor.find_executor().compile(
+        Graph("g", lambda x: ops.pad(x, []), [TensorType(F32, [])]), {}
+    )(Tensor(np.float32(3)))
+    assert got.item() == 3
+
+
 @pytest.mark.parametrize("dtype", [F32, DType.bfloat16, I64, DType.uint8, DType.bool])
 def test_padding_with_a_number_of_the_type(dtype: DType) -> None:
     x = np.ones((2, 1), dtype.to_numpy())

@@ -77,7 +77,8 @@ def pad(before: Sequence[int]) -> Compute:
     def compute(x: Expr, value: Expr, sizes: Sizes) -> Expr:
         def element(*index: Expr) -> Expr:
             own = [at - low for at, low in zip(index, before, strict=True)]
-            inside = [0 <= at for at in own]  # noqa: SIM300 - an expression on the left
+            inside = [tirx.const(1, "bool")]  # for a scalar
+            inside += [0 <= at for at in own]  # noqa: SIM300 - an expression on the left
             inside += [at < size for at, size in zip(own, x.shape, strict=True)]
             return tirx.if_then_else(tirx.all(*inside), x(*own), value())
 

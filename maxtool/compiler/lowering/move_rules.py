@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvm import relax, tirx
@@ -13,7 +13,8 @@ from maxtool.compiler.lowering.function_lowering import Expr, FunctionLowering, 
 from maxtool.compiler.lowering.row_rules import row_sizes, rows, set_rows
 from maxtool.compiler.lowering.tensor_expressions import Compute
 from maxtool.compiler.storage_types import stored
-from maxtool.graph import BufferType, Node, Tensor
+from maxtool.graph import BufferType, Dim, Node, Shape, Tensor
+from maxtool.graph.ops.slicing import IndexRange
 
 
 def _own(function: FunctionLowering, value: Tensor) -> Expr:
@@ -40,12 +41,53 @@ def _reshape(function: FunctionLowering, node: Node) -> None:
 
 
 def _slice(function: FunctionLowering, node: Node) -> None:
-    x, ranges = function.get(node.inputs[0]), node.attributes["ranges"]
-    starts = _sizes(function, (each.start for each in ranges))
-    sizes = _sizes(function, (each.size for each in ranges))
-    compute = te.slices([each.step for each in ranges])
-    value = function.compute(compute, x, starts, sizes, name="slice")
-    function.set_whole(node.outputs[0], value)
+    """Of as few dimensions as say the same: to tell several apart takes a division each."""
+    (x,), (result,) = node.inputs, node.outputs
+    runs = _runs(x.shape, node.attributes["ranges"])
+    flat = function.reshaped(function.get(x), _sizes(function, (dim for dim, _ in runs)))
+    starts = _sizes(function, (own.start for _, own in runs))
+    sizes = _sizes(function, (own.size for _, own in runs))
+    compute = te.slices([own.step for _, own in runs])
+    value = function.compute(compute, flat, starts, sizes, name="slice")
+    function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
+
+
+def _runs(shape: Shape, ranges: Sequence[IndexRange]) -> list[tuple[Dim, IndexRange]]:
+    """Dimensions and what is taken of each; one that is taken whole joins the one before it."""
+    runs: list[tuple[Dim, IndexRange]] = []
+    for dim, taken in zip(shape, ranges, strict=True):
+        is_whole = taken.start == 0 and taken.step == 1 and taken.size == dim
+        if runs and is_whole and runs[-1][1].step == 1:
+            before, own = runs.pop()
+            runs.append((before * dim, IndexRange(own.start * dim, 1, own.size * dim)))
+        else:
+            runs.append((dim, taken))
+    return runs
+
+
+def _pad(function: FunctionLowering, node: Node) -> None:
+    """Of as few dimensions as say the same."""
+    (x, filling), (result,) = node.inputs, node.outputs
+    frames = _frames(x.shape, node.attributes["before"], result.shape)
+    flat = function.reshaped(function.get(x), _sizes(function, (dim for dim, _, _ in frames)))
+    sizes = _sizes(function, (whole for _, _, whole in frames))
+    compute = te.pad([low for _, low, _ in frames])
+    value = function.compute(compute, flat, function.get(filling), sizes, name="pad")
+    function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
+
+
+def _frames(shape: Shape, before: Sequence[int], padded: Shape) -> list[tuple[Dim, int, Dim]]:
+    """Dimensions, what is before each, and padded ones; one without joins the one before it."""
+    frames: list[tuple[Dim, int, Dim]] = []
+    for dim, low, whole in zip(shape, before, padded, strict=True):
+        is_bare = low == 0 and dim == whole
+        if frames and is_bare and (frames[-1][1] == 0 or dim.is_static):
+            inside, first, all_of_it = frames.pop()
+            low = first * int(dim) if first else 0
+            frames.append((inside * dim, low, all_of_it * dim))
+        else:
+            frames.append((dim, low, whole))
+    return frames
 
 
 def _broadcast_to(function: FunctionLowering, node: Node) -> None:
@@ -169,7 +211,7 @@ MOVING: dict[str, Rule] = {
     "gather": _gather,
     "gather_nd": _gather_nd,
     "nonzero": _nonzero,
-    "pad": _sized(lambda node: te.pad(node.attributes["before"])),
+    "pad": _pad,
     "range": _sized(lambda _: te.sequence),
     "rebind": _rebind,
     "reshape": _reshape,
