@@ -10,10 +10,13 @@ import pytest
 from safetensors.numpy import save_file
 
 from maxtool.conversion import Request, convert, prepare
+from maxtool.dtype import DType
 from maxtool.quantization import QuantizationEncoding
 from maxtool.recipe import find_recipe
 from maxtool.weights import open_checkpoint
+from tests.artifact.measure import error
 from tests.data.seeded import Array, input_ids, tensors
+from tests.simt.model import SimulatedModel
 from tests.variants import ours
 
 HIDDEN, INNER, EXPERTS, WORDS = 32, 64, 3, 29
@@ -113,3 +116,13 @@ def test_blocks_stay_blocks_in_gguf(folders: tuple[Path, Path], tmp_path: Path) 
     kinds = {name: each.encoding for name, each in file.tensors.items() if "_exps.weight" in name}
     assert len(kinds) == 6 and set(kinds.values()) == {QuantizationEncoding.MXFP4}
     np.testing.assert_allclose(outputs(tmp_path / "packed.gguf"), outputs(plain), rtol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [DType.float32, DType.float16])
+def test_kernels_of_gpus_compute_the_same(folders: tuple[Path, Path], dtype: DType) -> None:
+    """Blocks are decoded for them."""
+    plain, packed = folders
+    model = SimulatedModel(packed, dtype)
+    found = model.run("forward", {"input_ids": input_ids(12, WORDS)})["logits"]
+    assert error(found, outputs(plain)) <= model.tolerance
