@@ -97,7 +97,7 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
         if self.classifier is None:
             raise ConfigurationError("the model has no classifier")
         tokens, *pooler = self.forward(input_ids, attention_mask, token_type_ids)
-        if pooler:
+        if pooler and self.config.classifier_act is None:
             return self.classifier(pooler[0])
         pooling = self.config.classifier_pooling or "cls"
         return self.classifier(pooled(pooling, tokens, attention_mask, normalize=False))

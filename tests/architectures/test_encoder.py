@@ -168,6 +168,19 @@ def test_a_window_hides_what_is_far(layers: tuple[bool, ...] | None) -> None:
     assert changed.tolist() == [False, False, False, True, True, True]
 
 
+def test_a_head_with_a_layer_of_its_own_takes_no_pooler() -> None:
+    """Heads as RoBERTa's and ELECTRA's, beside which old files have BERT's pooler."""
+    ids = Tensor(np.arange(2, 8)[None])
+    mask = Tensor(np.ones((1, 6), np.int64))
+    options = {"n_labels": 2, "classifier_act": "tanh"}
+    beside = filled(made(pooler=True, **options))
+    plain = made(**options)
+    state = beside.state_dict()
+    plain.load_state_dict({name: state[name] for name in plain.state_dict()})
+    expected = plain.classify(ids, mask).to_numpy()
+    np.testing.assert_array_equal(beside.classify(ids, mask).to_numpy(), expected)
+
+
 def test_entries_name_their_inputs_and_outputs() -> None:
     forward, embed = made(token_types=2, pooler=True).entries()
     assert list(forward.inputs) == ["input_ids", "attention_mask", "token_type_ids"]
