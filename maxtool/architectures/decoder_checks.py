@@ -15,6 +15,7 @@ from maxtool.architectures import (
     stream_checks,
     xielu,
 )
+from maxtool.architectures.bucket_checks import bucket_problems
 from maxtool.architectures.config import MAX_POSITIONS, other_lengths, out_of_range, unsupported
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.pooling import POOLINGS
@@ -103,7 +104,6 @@ PER_LAYER = (
 )
 # The forms of block that attend to a source, too.
 SOURCED = ("pre", "after")
-LEAST_BUCKETS = 4
 # How many multipliers there are of the parts of a state space, and of an MLP.
 MULTIPLIERS = {"state_scales": 5, "mlp_scales": 2}
 
@@ -318,9 +318,8 @@ def _relative(config: DecoderConfig) -> Iterator[str]:
     count, farthest = config.relative_buckets, config.relative_distance
     if count is None or farthest is None:
         yield "position 'relative' needs relative_buckets and relative_distance"
-    elif count < LEAST_BUCKETS or farthest <= count // 2:
-        need = f"{LEAST_BUCKETS} buckets at least, and a distance beyond half of them"
-        yield f"relative_buckets {count} with relative_distance {farthest}: there must be {need}"
+    else:
+        yield from bucket_problems(count, farthest)
     for name in ("attention_softcap", "attention_sinks", "sliding_window"):
         if getattr(config, name):
             yield f"{name} with relative positions"

@@ -13,6 +13,7 @@ from maxtool.architectures.entry import Entry, Limit, Table
 from maxtool.architectures.mlp import MLPS
 from maxtool.architectures.pooling import pooled
 from maxtool.architectures.pre_norm_layer import PreNormLayer
+from maxtool.architectures.relative_positions import RelativeBias
 from maxtool.architectures.rotary_angles import Angles
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
@@ -63,6 +64,9 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
         )
         self.embed_norm = LayerNorm(width, eps=config.norm_eps, use_bias=config.norm_bias)
         self.widened = Linear(width, hidden, dtype, has_bias=True) if width != hidden else None
+        self.relative = (
+            RelativeBias(config, config.relative_rows) if config.relative_buckets else None
+        )
         self.layers = ModuleList(_layer(config, i, dtype) for i in range(config.n_layers))
         self.norm = _norm(config) if config.block == "pre" else None
         self.pooler = Linear(hidden, hidden, dtype, has_bias=True) if config.pooler else None
@@ -77,7 +81,7 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
         All are ``[batch, seq]``; the mask is 1 for a token and 0 for padding. Absent types are 0.
         """
         x = self._embedded(input_ids, token_type_ids)
-        views = self.views.of(input_ids, attention_mask)
+        views = self.views.of(input_ids, attention_mask, self.relative)
         for index, layer in enumerate(self.layers):
             x = layer(x, *views[self.config.has_window(index)])
         if self.norm is not None:
@@ -97,7 +101,7 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
         if self.classifier is None:
             raise ConfigurationError("the model has no classifier")
         tokens, *pooler = self.forward(input_ids, attention_mask, token_type_ids)
-        if pooler:
+        if pooler and self.config.classifier_act is None:
             return self.classifier(pooler[0])
         pooling = self.config.classifier_pooling or "cls"
         return self.classifier(pooled(pooling, tokens, attention_mask, normalize=False))
@@ -125,12 +129,12 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The vectors of tokens, of their types and of positions, and the angles of positions."""
+        """The vectors of tokens, of their types and of positions, and what else these choose."""
         return (
             Table("embed.weight", "input_ids"),
             Table("position.weight", "context", self.config.position_offset),
             *([Table("token_type.weight", "token_type_ids")] if self._has_types else []),
-            *(Table(name, "context") for name in self.views.tables),
+            *self.views.tables,
         )
 
     def entries(self) -> tuple[Entry, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from maxtool.architectures.bucket_checks import bucket_problems
 from maxtool.architectures.config import MAX_POSITIONS, other_lengths, out_of_range, unsupported
 from maxtool.architectures.decoder_sizes import chosen
 from maxtool.architectures.mlp import ACTIVATIONS, MLPS
@@ -43,6 +44,13 @@ class EncoderConfig:
     # The token that takes no position where positions count tokens (RoBERTa); None where they count
     # all places.
     pad_token_id: int | None = None
+    # How many buckets of distances between tokens have biases of scores, the same in all layers;
+    # None for no biases. ``relative_distance`` is that from which on all are in the last one.
+    relative_buckets: int | None = None
+    relative_distance: int | None = None
+    relative_rows: int | None = (
+        None  # rows of the table of biases, where there are more than buckets
+    )
     rope_theta: float = 10000.0
     rope_local_theta: float | None = None  # that of layers with a window; None: the same
     # Layers in which a token sees ``sliding_window // 2`` tokens before itself and as many behind;
@@ -66,7 +74,8 @@ class EncoderConfig:
     labels: tuple[str, ...] | None = None  # their names
     # How the head makes one vector of all tokens, ``mean`` or ``cls``; a pooler makes its own.
     classifier_pooling: str | None = None
-    # The activation of a layer before the head's last, ``tanh`` too; None where there is no layer.
+    # The activation of a layer before the head's last, ``tanh`` too; None where there is no layer,
+    # and the head takes what a pooler makes.
     classifier_act: str | None = None
     classifier_bias: bool = True  # of that layer
     classifier_norm: bool = False  # whether a norm follows it
@@ -103,12 +112,13 @@ class EncoderConfig:
     def problems(self) -> list[str]:
         """Return the problems with the values, one line each."""
         found = [*self._sizes(), *unsupported(self, CHOICES)]
-        return [*found, *self._windows(), *self._classifier()]
+        return [*found, *self._windows(), *self._relative(), *self._classifier()]
 
     def _sizes(self) -> Iterator[str]:
         positive = (
             "vocab_size hidden_size intermediate_size n_layers n_heads head_dim context_length"
-            " rope_theta rope_local_theta sliding_window embedding_size max_length"
+            " rope_theta rope_local_theta sliding_window embedding_size max_length relative_buckets"
+            " relative_distance relative_rows"
         )
         not_negative = ("position_offset", "token_types", "norm_eps", "n_labels")
         yield from out_of_range(self, positive.split(), not_negative)
@@ -123,6 +133,16 @@ class EncoderConfig:
         yield from other_lengths(self, {"sliding_layers": self.n_layers})
         if any(self.sliding_layers or ()) and self.sliding_window is None:
             yield "there are layers with a window, and no sliding_window"
+
+    def _relative(self) -> Iterator[str]:
+        if (buckets := self.relative_buckets) is None:
+            return
+        if self.relative_distance is None:
+            yield "relative_buckets needs relative_distance"
+        else:
+            yield from bucket_problems(buckets, self.relative_distance)
+        if (self.relative_rows or buckets) < buckets:
+            yield f"relative_rows is {self.relative_rows}: fewer than the {buckets} buckets"
 
     def _classifier(self) -> Iterator[str]:
         if self.n_labels and self.classifier_act is None and not self.pooler:

@@ -9,6 +9,8 @@ from typing import TypeAlias
 import numpy as np
 
 from maxtool.architectures.encoder_config import EncoderConfig
+from maxtool.architectures.entry import Table
+from maxtool.architectures.relative_positions import RelativeBias, RelativePositions
 from maxtool.architectures.rope_scaling import Frequencies, waves
 from maxtool.architectures.rotary_angles import Angles, RotaryTable
 from maxtool.architectures.token_masks import near, shown
@@ -31,19 +33,33 @@ class Views:
         self.kinds = {config.has_window(layer) for layer in range(config.n_layers)}
         self._reach = (config.sliding_window or 0) // 2
         self._rotaries = _rotaries(config, context)
+        self._distances = (
+            RelativePositions("relative", context, config, causal=False)
+            if config.relative_buckets
+            else None
+        )
 
     @property
-    def tables(self) -> tuple[str, ...]:
-        """The names of tables with a row for each position."""
+    def tables(self) -> tuple[Table, ...]:
+        """The tables of positions."""
         used = dict.fromkeys(table for kind, table in self._rotaries.items() if kind in self.kinds)
-        return tuple(name for rotary in used for name in rotary.by_position)
+        angles = (Table(name, "context") for rotary in used for name in rotary.by_position)
+        return (*angles, *(() if self._distances is None else (self._distances.table,)))
 
-    def of(self, input_ids: Tensor, attention_mask: Tensor) -> dict[bool, View]:
-        """The views of a call; both inputs are ``[batch, seq]``, the mask is 1 for a token."""
+    def of(
+        self, input_ids: Tensor, attention_mask: Tensor, relative: RelativeBias | None = None
+    ) -> dict[bool, View]:
+        """The views of a call; both inputs are ``[batch, seq]``, the mask is 1 for a token.
+
+        Where there are biases for distances, the masks are these, and hide by infinities.
+        """
         masks = {False: shown(attention_mask)}
         if True in self.kinds:
             masks[True] = ops.logical_and(masks[False], near(input_ids, self._reach))
-        start = Tensor([0], DType.int32, input_ids.device)
+        start, seq = Tensor([0], DType.int32, input_ids.device), input_ids.shape[1]
+        if relative is not None and self._distances is not None:
+            biases = relative(self._distances.of(start, seq, seq))
+            masks = {kind: ops.where(mask, biases, -np.inf) for kind, mask in masks.items()}
 
         def angles(kind: bool) -> Angles | None:
             return self._rotaries[kind].angles(input_ids, start) if self._rotaries else None

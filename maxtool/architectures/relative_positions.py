@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from maxtool.architectures.entry import Table
-from maxtool.architectures.rope_options import RopeOptions
 from maxtool.dtype import DType
 from maxtool.graph import DerivedWeight, DimLike, Tensor, Weight, ops
 from maxtool.nn import Module
@@ -21,6 +20,22 @@ from maxtool.nn import Module
 Array: TypeAlias = np.ndarray[Any, Any]
 # The bucket of each query and key, int32 ``[queries, keys]``, and which keys are hidden, if any.
 Relative: TypeAlias = tuple[Tensor, Tensor | None]
+
+
+class Buckets(Protocol):
+    """The options of a model whose heads have biases for buckets of distances."""
+
+    @property
+    def n_heads(self) -> int:
+        """The number of heads."""
+
+    @property
+    def relative_buckets(self) -> int | None:
+        """The number of buckets; None where there are no such biases."""
+
+    @property
+    def relative_distance(self) -> int | None:
+        """The distance from which on all are in the last bucket."""
 
 
 def buckets_of(distances: Array, count: int, farthest: int, *, causal: bool) -> Array:
@@ -58,7 +73,7 @@ class RelativePositions:
         causal: Whether keys behind a query are hidden from it.
     """
 
-    def __init__(self, name: str, positions: int, options: RopeOptions, *, causal: bool) -> None:
+    def __init__(self, name: str, positions: int, options: Buckets, *, causal: bool) -> None:
         count, farthest = options.relative_buckets or 1, options.relative_distance or 1
         self.buckets = DerivedWeight(
             f"{name}.buckets",
@@ -87,13 +102,17 @@ class RelativePositions:
 class RelativeBias(Module[[Relative], Tensor]):
     """A learned number for each bucket and head, which is added to scores.
 
+    Args:
+        options: How many buckets and heads there are.
+        rows: Rows of the table, where there are more than buckets.
+
     Attributes:
-        weight: ``[buckets, heads]``, float32.
+        weight: ``[rows, heads]``, float32.
     """
 
-    def __init__(self, options: RopeOptions) -> None:
-        self.heads = options.n_heads
-        self.weight = Weight("weight", DType.float32, (options.relative_buckets or 1, self.heads))
+    def __init__(self, options: Buckets, rows: int | None = None) -> None:
+        self.heads, count = options.n_heads, rows or options.relative_buckets or 1
+        self.weight = Weight("weight", DType.float32, (count, self.heads))
 
     def forward(self, relative: Relative) -> Tensor:
         """The biases ``[1, heads, queries, keys]``."""

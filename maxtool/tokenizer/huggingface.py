@@ -84,10 +84,10 @@ def _word_pieces(
     folder: Path, files: Mapping[str, bytes], config: Mapping[str, Any]
 ) -> Tokenizer | None:
     """The tokenizer of a folder with a ``vocab.txt`` and no other vocabulary."""
-    vocabulary = wordpiece.from_vocab(files[VOCAB], config, folder / VOCAB)
-    if vocabulary is None:
+    found = wordpiece.from_vocab(files[VOCAB], config, folder / VOCAB)
+    if found is None:
         return None
-    ids = wordpiece.special_ids(vocabulary.tokens)
+    vocabulary, ids = found
     return Tokenizer(vocabulary=vocabulary, special_ids=ids, files=files)
 
 

@@ -105,6 +105,7 @@ class WordPieces:
     lowercase: bool = True
     strip_accents: bool | None = None
     chinese_characters: bool = True
+    separators: int = 1  # how many special tokens stand between two texts, 1 or 2
 
 
 Vocabulary: TypeAlias = SentencePiece | BytePairs | WordPieces

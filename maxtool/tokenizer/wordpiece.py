@@ -9,43 +9,65 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from maxtool.errors import ConfigurationError, MalformedFile
 from maxtool.tokenizer import checks
+from maxtool.tokenizer.special_tokens import content_of
 from maxtool.tokenizer.vocabulary import AddedToken, TokenType, WordPieces, padded
 
 CONTINUES, PHANTOM = "##", "▁"
 # The names of BERT's special tokens, and the ids that llama.cpp takes where none is told.
 SPECIAL = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 LLAMA_CPP_CLS = 101
-# Tokenizers that keep no more than a vocab.txt and mean this by it.
-CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
+MPNET = {"pad": "<pad>", "unk": "[UNK]", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
+# Tokenizers that keep no more than a vocab.txt and mean this by it, with their special tokens where
+# tokenizer_config.json names no others, and how many of them stand between two texts.
+USUAL = "BertTokenizer"
+CLASSES: Mapping[str, tuple[Mapping[str, str], int]] = {
+    **dict.fromkeys((USUAL, "DistilBertTokenizer", "ElectraTokenizer"), (SPECIAL, 1)),
+    "MPNetTokenizer": (MPNET, 2),
+}
 LONGEST_WORD = 100
+# What puts special tokens around texts, by how many stand between two.
+PROCESSORS: Mapping[int, Mapping[str, Any]] = {
+    1: {"type": "BertProcessing"},
+    2: {"type": "RobertaProcessing", "trim_offsets": True, "add_prefix_space": False},
+}
 
 
-def from_vocab(data: bytes, config: Mapping[str, Any], file: Path) -> WordPieces | None:
-    """The vocabulary of a ``vocab.txt``: a token a line, its number the id.
+def from_vocab(
+    data: bytes, config: Mapping[str, Any], file: Path
+) -> tuple[WordPieces, dict[str, int]] | None:
+    """The vocabulary of a ``vocab.txt``, a token a line, its number the id; and its special ids.
 
     None where ``tokenizer_config.json`` names a class that means something else by the file.
     """
-    if str(config.get("tokenizer_class") or CLASSES[0]).removesuffix("Fast") not in CLASSES:
+    named = str(config.get("tokenizer_class") or USUAL).removesuffix("Fast")
+    if named not in CLASSES:
         return None
+    usual, separators = CLASSES[named]
+    special = {
+        name: content_of(config.get(f"{name}_token")) or token for name, token in usual.items()
+    }
     try:
         tokens = tuple(data.decode().removesuffix("\n").replace("\r\n", "\n").split("\n"))
     except UnicodeDecodeError as error:
         raise MalformedFile("not UTF-8", file=file, offset=error.start) from None
     checks.tokens(tokens, file)
     accents = config.get("strip_accents")
-    return WordPieces(
+    vocabulary = WordPieces(
         tokens=tokens,
-        types=_types(tokens, set(SPECIAL.values())),
+        types=_types(tokens, set(special.values())),
         lowercase=config.get("do_lower_case") is not False,
         strip_accents=accents if isinstance(accents, bool) else None,
         chinese_characters=config.get("tokenize_chinese_chars") is not False,
+        separators=separators,
     )
+    return vocabulary, special_ids(tokens, special)
 
 
 def from_json(
@@ -72,16 +94,19 @@ def from_json(
     )
 
 
-def special_ids(tokens: Sequence[str]) -> dict[str, int]:
-    """The ids of BERT's special tokens, by their usual names."""
+def special_ids(
+    tokens: Sequence[str], special: Mapping[str, str] = MappingProxyType(SPECIAL)
+) -> dict[str, int]:
+    """The ids of special tokens, BERT's if no others are named, by their usual names."""
     places = {token: i for i, token in enumerate(tokens)}
-    return {name: places[token] for name, token in SPECIAL.items() if token in places}
+    return {name: places[token] for name, token in special.items() if token in places}
 
 
 def json_parts(vocabulary: WordPieces, ids: Mapping[str, int]) -> dict[str, Any]:
     """The parts of a ``tokenizer.json``; an error if there are no tokens to put around a text."""
-    known = special_ids(vocabulary.tokens) | {k: ids[k] for k in ("cls", "sep") if k in ids}
-    missing = [name for name in ("unk", "cls", "sep") if name not in known]
+    needed = ("unk", "cls", "sep")
+    known = special_ids(vocabulary.tokens) | {name: ids[name] for name in needed if name in ids}
+    missing = [name for name in needed if name not in known]
     if missing:
         raise ConfigurationError(f"the vocabulary has no token for {', '.join(missing)}")
     first, last = ([vocabulary.tokens[known[name]], known[name]] for name in ("cls", "sep"))
@@ -95,7 +120,7 @@ def json_parts(vocabulary: WordPieces, ids: Mapping[str, int]) -> dict[str, Any]
         },
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "decoder": {"type": "WordPiece", "prefix": CONTINUES, "cleanup": True},
-        "post_processor": {"type": "BertProcessing", "sep": last, "cls": first},
+        "post_processor": {**PROCESSORS[vocabulary.separators], "sep": last, "cls": first},
         "model": {
             "type": "WordPiece",
             "unk_token": vocabulary.tokens[known["unk"]],

@@ -30,6 +30,7 @@ CONFIG: dict[str, Any] = {
     "context_length": 9,
     "norm_eps": 1e-5,
 }
+FAR: dict[str, Any] = {"relative_buckets": 8, "relative_distance": 6}
 
 
 def made(dtype: DType = DType.float32, **changes: Any) -> Encoder:
@@ -64,6 +65,9 @@ def filled(encoder: Encoder, seed: int = 0) -> Encoder:
         ({"block": "post"}, "block 'post': supported are after, pre"),
         ({"rope_local_theta": 0.0}, "rope_local_theta is 0.0"),
         ({"sliding_layers": (True,), "sliding_window": 4}, "sliding_layers has 1 values, not 3"),
+        ({"relative_buckets": 8}, "relative_buckets needs relative_distance"),
+        ({"relative_buckets": 3, "relative_distance": 9}, "relative_buckets 3 with relative_dist"),
+        (FAR | {"relative_rows": 7}, "relative_rows is 7: fewer than the 8 buckets"),
         ({"sliding_layers": (True,) * 3}, "there are layers with a window, and no sliding_window"),
     ],
 )
@@ -168,6 +172,19 @@ def test_a_window_hides_what_is_far(layers: tuple[bool, ...] | None) -> None:
     assert changed.tolist() == [False, False, False, True, True, True]
 
 
+def test_a_head_with_a_layer_of_its_own_takes_no_pooler() -> None:
+    """Heads as RoBERTa's and ELECTRA's, beside which old files have BERT's pooler."""
+    ids = Tensor(np.arange(2, 8)[None])
+    mask = Tensor(np.ones((1, 6), np.int64))
+    options = {"n_labels": 2, "classifier_act": "tanh"}
+    beside = filled(made(pooler=True, **options))
+    plain = made(**options)
+    state = beside.state_dict()
+    plain.load_state_dict({name: state[name] for name in plain.state_dict()})
+    expected = plain.classify(ids, mask).to_numpy()
+    np.testing.assert_array_equal(beside.classify(ids, mask).to_numpy(), expected)
+
+
 def test_entries_name_their_inputs_and_outputs() -> None:
     forward, embed = made(token_types=2, pooler=True).entries()
     assert list(forward.inputs) == ["input_ids", "attention_mask", "token_type_ids"]
@@ -199,6 +216,7 @@ PADDED: dict[str, dict[str, Any]] = {
     "roberta": {"position_offset": 2, "pad_token_id": 1, "pooling": "max", "hidden_act": "relu"},
     "nomic": NOMIC | {"hidden_act": "silu", "pooling": "cls"},
     "modern": MODERN | {"sliding_layers": (True,), "sliding_window": 3},
+    "mpnet": FAR | {"position_offset": 2, "pad_token_id": 1, "relative_rows": 9},
 }
 
 

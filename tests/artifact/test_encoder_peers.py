@@ -19,6 +19,7 @@ from tests.artifact.measure import BOUND, Array, error
 pytestmark = [pytest.mark.peers, pytest.mark.slow]
 
 KINDS = ("bert", "electra", "roberta", "xlm-roberta", "distilbert", "nomic_bert", "modernbert")
+KINDS += ("mpnet",)
 OUTPUTS = ("last_hidden_state", "pooler_output")
 # The keys in which DistilBERT says the same.
 DISTIL = {
@@ -71,7 +72,10 @@ def configurations(draw: st.DrawFn, kind: str) -> dict[str, Any]:
             "norm_bias": draw(st.booleans()),
             "rope_parameters": tables,
         }
-    if kind == "electra":
+    if kind == "mpnet":
+        sizes.pop("type_vocab_size")
+        sizes["relative_attention_num_buckets"] = draw(st.integers(32, 40))
+    elif kind == "electra":
         sizes["embedding_size"] = draw(st.sampled_from([heads * dim, 3, 8]))
     elif kind != "bert":
         sizes["pad_token_id"] = draw(st.integers(0, 3))
@@ -110,7 +114,7 @@ def drawn(data: st.DataObject, model: Any) -> dict[str, Array]:
     config = model.config
     pad = config.pad_token_id or 0
     longest = config.max_position_embeddings
-    longest -= pad + 1 if config.model_type in ("roberta", "xlm-roberta") else 0
+    longest -= pad + 1 if config.model_type in ("roberta", "xlm-roberta", "mpnet") else 0
     lengths = data.draw(st.lists(st.integers(1, longest), min_size=1, max_size=3), label="lengths")
     random = np.random.default_rng(data.draw(st.integers(0, 99), label="ids"))
     mask = (np.arange(max(lengths)) < np.array(lengths)[:, None]).astype(np.int64)

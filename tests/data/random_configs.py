@@ -364,6 +364,13 @@ def _modernbert(draw: Draw) -> Config:
     return kept | listed | special | {"rope_parameters": tables}
 
 
+def _mpnet(draw: Draw) -> Config:
+    config = _encoder(draw, hidden_act=ACTIVATIONS, pad_token_id=st.integers(0, 5))
+    rows = {"relative_attention_num_buckets": draw(st.sampled_from([32, 32, 35]))}
+    longer = {"max_position_embeddings": config["max_position_embeddings"] + 2}
+    return without(config, "type_vocab_size") | longer | rows
+
+
 ENCODERS: Mapping[str, Callable[[Draw], Config]] = {
     "bert": _bert,
     "roberta": _roberta,
@@ -373,6 +380,7 @@ ENCODERS: Mapping[str, Callable[[Draw], Config]] = {
     "nomic_bert": _nomic_bert,
     "modernbert": _modernbert,
     "electra": _electra,
+    "mpnet": _mpnet,
     "gemma_embedding": _gemma_embedding,
 }
 """The families that give vectors of tokens, and no logits."""

@@ -37,6 +37,7 @@ WITHOUT_GGUF = (
     "gptj",
     "helium",
     "hyperclovax",
+    "mpnet",
     "opt",
     "persimmon",
     "vaultgemma",

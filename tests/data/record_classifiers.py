@@ -64,7 +64,7 @@ OWN: dict[str, tuple[dict[str, Any], ...]] = {
     ),
     "Electra": ({"embedding_size": 12, "num_labels": 3},),
 }
-CLASSES = ("Bert", "Roberta", "XLMRoberta", "DistilBert", "Electra", "ModernBert")
+CLASSES = ("Bert", "Roberta", "XLMRoberta", "DistilBert", "Electra", "ModernBert", "MPNet")
 
 
 def cases() -> Iterator[tuple[str, str, dict[str, Any]]]:

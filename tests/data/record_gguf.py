@@ -126,6 +126,8 @@ def convert(checkout: Path, pairs: Sequence[tuple[Path, Path]]) -> None:
             (source / "tokenizer.json").write_text(json.dumps(tokenizer))
             target.unlink(missing_ok=True)
             arguments += [source, target]
+        if not arguments:
+            return
         command = [sys.executable, "-c", CONVERT, str(checkout), *map(str, arguments)]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
 

@@ -233,6 +233,24 @@ PUBLISHED: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         "electra",
         {"embedding_size": 128, "hidden_size": 256, "head_dim": 64},
     ),
+    "all-mpnet-base-v2": (
+        BASE
+        | {
+            "_name_or_path": "microsoft/mpnet-base",
+            "architectures": ["MPNetForMaskedLM"],
+            "bos_token_id": 0,
+            "eos_token_id": 2,
+            "layer_norm_eps": 1e-05,
+            "max_position_embeddings": 514,
+            "model_type": "mpnet",
+            "pad_token_id": 1,
+            "relative_attention_num_buckets": 32,
+            "transformers_version": "4.8.2",
+            "vocab_size": 30527,
+        },
+        "mpnet",
+        {"context_length": 512, "position_offset": 2, "relative_rows": 32, "token_types": 0},
+    ),
     "ModernBERT-base": (
         MODERN,
         "modernbert",

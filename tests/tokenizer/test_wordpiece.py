@@ -121,3 +121,43 @@ def test_columns_of_other_lengths(folder: Path) -> None:
     keys["tokenizer.ggml.token_type"] = np.array([1, 1], np.int32)
     with pytest.raises(MalformedFile, match="token_type: 2"):
         room.from_gguf(keys)
+
+
+def test_mpnet(folder: Path) -> None:
+    """Special tokens are others than BERT's, which are words there; two stand between texts."""
+    words = (folder / "vocab.txt").read_text().splitlines()
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    (folder / "vocab.txt").write_text("\n".join([*special, *words, "<mask>"]) + "\n")
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "MPNetTokenizer"}')
+    ours = Library.from_str(room.to_json(read(folder)))
+    plain = [token + len(special) for token in ORACLE.encode("he sat").ids[1:-1]]
+    assert ours.encode("he sat").ids == [0, *plain, 2]
+    assert ours.encode("he sat", "he sat").ids == [0, *plain, 2, 2, *plain, 2]
+    assert ours.encode("<mask>").ids == [0, len(words) + len(special), 2]
+    assert len(ours.encode("[SEP]").ids) > 3
+    assert read(folder).special_ids["pad"] == 1
+
+
+@pytest.mark.peers
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("config", [{}, {"do_lower_case": False, "cls_token": "[CLS]"}])
+def test_mpnet_as_transformers_has_it(folder: Path, config: dict[str, object]) -> None:
+    transformers = pytest.importorskip("transformers")
+    words = (folder / "vocab.txt").read_text().splitlines()
+    tokens = ["<s>", "<pad>", "</s>", "<unk>", *words, "<mask>"]
+    (folder / "vocab.txt").write_text("\n".join(tokens) + "\n")
+    settings = {"tokenizer_class": "MPNetTokenizer", **config}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    places = {token: number for number, token in enumerate(tokens)}
+    theirs = transformers.MPNetTokenizer(vocab=places, **config)
+    ours = Library.from_str(room.to_json(read(folder)))
+    for text in (*filter(None, TEXTS), "a <mask> b", "[SEP] </s> x"):
+        assert ours.encode(text).ids == theirs(text)["input_ids"], text
+        assert ours.encode("he", text).ids == theirs("he", text)["input_ids"], text
+
+
+def test_special_tokens_by_the_names_of_the_configuration(folder: Path) -> None:
+    words = (folder / "vocab.txt").read_text().replace("[CLS]", "<s>")
+    (folder / "vocab.txt").write_text(words)
+    (folder / "tokenizer_config.json").write_text('{"cls_token": {"content": "<s>"}}')
+    assert encoded("he", room.to_json(read(folder))) == ORACLE.encode("he").ids

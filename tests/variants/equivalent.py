@@ -29,6 +29,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "gptj * constants/hf*",
         "helium * constants/hf*",
         "hyperclovax * constants/hf*",
+        "mpnet * constants/hf*",
         "opt * constants/hf*",
         "persimmon * constants/hf*",
         "vaultgemma * constants/hf*",

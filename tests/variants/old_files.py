@@ -34,6 +34,7 @@ BUFFERS: Mapping[str, tuple[str, ...]] = {
         "generator_lm_head.bias",
     ),
     "modernbert": ("head.norm.weight", "decoder.bias"),
+    "mpnet": ("embeddings.position_ids", "lm_head.bias"),
     "falcon": ("transformer.h.0.self_attention.rotary_emb.inv_freq",),
     "codegen": ("transformer.h.0.attn.causal_mask", "transformer.h.0.attn.embed_positions"),
     "ernie4_5_moe": (
@@ -73,6 +74,7 @@ NAMES: Mapping[str, tuple[Callable[[str], str], ...]] = {
     "distilbert": (lambda name: f"distilbert.{_gamma(name)}",),
     "electra": (lambda name: f"electra.{_gamma(name)}",),
     "modernbert": (lambda name: f"model.{name}",),
+    "mpnet": (lambda name: f"mpnet.{name}",),
     "gemma3": (
         lambda name: name.replace("language_model.model.", "model.language_model."),
         lambda name: name.replace("lm_head.", "language_model.lm_head."),
