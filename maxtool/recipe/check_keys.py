@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from maxtool.recipe.ignored_keys import IGNORED, NEVER_IGNORED, covered
-from maxtool.recipe.keys import Keys, short, supported
+from maxtool.recipe.keys import Keys, are_flags, short, supported
 from maxtool.recipe.schema import Recipe
 
 
@@ -33,7 +33,7 @@ class KeyCheck:
         expected, aside = self.recipe.expect[dialect], self.recipe.aside[dialect]
         for key, allowed in expected.items():
             if key not in self.known:
-                self._expected(key, allowed, self.keys.get(key))
+                self._expected(key, allowed, self.keys.get(key, switch=are_flags(allowed)))
         for names in self.recipe.tables.values():
             self._one_of(names)
         known = self.known | expected.keys() | self.recipe.constants[dialect].keys()
@@ -63,10 +63,11 @@ class KeyCheck:
         if value is None or (list(value) if isinstance(value, tuple) else value) in allowed:
             return
         if key in self.ignore:
-            self.notes.append(f"{key} = {short(value)} is ignored as asked")
+            self.notes.append(f"{key} = {short(self.keys.get(key))} is ignored as asked")
             return
         self.can_ignore = True
-        self.problems.append(f"{key} = {short(value)} is not supported ({supported(allowed)})")
+        shown = short(self.keys.get(key))
+        self.problems.append(f"{key} = {shown} is not supported ({supported(allowed)})")
 
     def _unknown(self, key: str, value: Any, known: Set[str]) -> None:  # noqa: ANN401
         # A table of known keys that is null says no more than their absence.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -43,12 +43,22 @@ class Keys:
         inside = ((key, self.get(key)) for key in self.values if key.startswith(below))
         return {key.removeprefix(below): value for key, value in inside if value is not None}
 
-    def get(self, key: str) -> Any:  # noqa: ANN401
-        """The key's value, arrays as tuples; None where it is null or missing."""
+    def get(self, key: str, *, switch: bool = False) -> Any:  # noqa: ANN401
+        """The key's value, arrays as tuples; None where it is missing, or null.
+
+        A ``switch`` that is null is false: transformers asks only whether it is true.
+        """
         value = self.values.get(key)
+        if switch and value is None and key in self.values:
+            return False
         if isinstance(value, np.ndarray):
             return tuple(map(_plain, value)) if value.size <= MAX_ARRAY else value
         return value
+
+
+def are_flags(values: Collection[Any]) -> bool:
+    """Return whether the values of a key are true and false, or one of both."""
+    return {*map(type, values)} == {bool}
 
 
 def short(value: Any) -> str:  # noqa: ANN401

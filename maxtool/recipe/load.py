@@ -14,7 +14,7 @@ from maxtool.errors import ConfigurationError, UnknownArchitecture, UnknownRecip
 from maxtool.recipe import validate
 from maxtool.recipe.brackets import written_out
 from maxtool.recipe.extend import EXTENDS, bases, extended
-from maxtool.recipe.keys import Keys
+from maxtool.recipe.keys import Keys, are_flags
 from maxtool.recipe.name_patterns import is_among
 from maxtool.recipe.parse import matches, parse
 from maxtool.recipe.problems import Problems, Table
@@ -143,7 +143,10 @@ def dialect(checkpoint: Checkpoint) -> Dialect:
 def _recognises(match: Match, keys: Keys, tensors: Mapping[str, TensorInfo]) -> bool:
     return (
         bool(match.values)
-        and all(keys.get(key) in values for key, values in match.values.items())
+        and all(
+            keys.get(key, switch=are_flags(values)) in values
+            for key, values in match.values.items()
+        )
         and all(_holds(source, keys, tensors) for source in match.requires)
     )
 

@@ -135,26 +135,30 @@ class _Reader:
 
     def _found(self, item: Field, way: Spelling) -> Iterator[tuple[str, Any]]:
         """Values that the keys say, each with its name; else measures of the file."""
-        some = False
+        some, switch = False, _is_switch(item, way)
         for source in way.sources:
-            raw = self._raw(source, item) if source.kind == "key" or not some else None
+            fits = source.kind == "key" or not some
+            raw = self._raw(source, item, switch=switch) if fits else None
             if raw is not None:
                 some = True
                 yield source.text, _meaning(item, way, source.text, raw)
-        for key in self._beside(way):
-            yield key, _meaning(item, way, key, self.keys.get(key))
+        for key in self._beside(way, switch=switch):
+            yield key, _meaning(item, way, key, self.keys.get(key, switch=switch))
 
-    def _beside(self, way: Spelling) -> list[str]:
+    def _beside(self, way: Spelling, *, switch: bool) -> list[str]:
         """The keys that must agree, and are there."""
-        own = {source.text for source in way.sources}
-        return [key for key in way.also if key not in own and self.keys.get(key) is not None]
+        others = set(way.also) - {source.text for source in way.sources}
+        return [key for key in way.also if key in others and self._says(key, switch=switch)]
+
+    def _says(self, key: str, *, switch: bool) -> bool:
+        return self.keys.get(key, switch=switch) is not None
 
     def _decoded(self, item: Field, way: Spelling) -> Iterator[tuple[str, Any]]:
         """The value that a codec makes of the keys, with the name of the key that says it."""
         raws: list[Any] = []
         names: list[tuple[bool, str]] = []  # those with a type of their own come last
         for slot, key_type in zip(way.slots, CODECS[way.codec].keys, strict=True):
-            name, raw = self._slot(item, way, slot)
+            name, raw = self._slot(item, way, slot, switch=key_type == "bool")
             if raw is not None and key_type != "any" and TYPES[key_type](raw) is None:
                 raise _Misfit(f"{name} = {short(raw)} is not {NEEDS[key_type]} ({item.name})")
             raws.append(raw)
@@ -170,23 +174,25 @@ class _Reader:
         if value is not None:
             yield min(names, key=lambda name: name[0], default=(True, item.name))[1], value
 
-    def _slot(self, item: Field, way: Spelling, slot: tuple[Source, ...]) -> tuple[str, Any]:
+    def _slot(
+        self, item: Field, way: Spelling, slot: tuple[Source, ...], *, switch: bool
+    ) -> tuple[str, Any]:
         """The value that all keys of a slot say, and the first of them."""
-        also = self._beside(way) if slot is way.slots[0] else []
-        keys = [*(key for key in _keys_of((slot,)) if self.keys.get(key) is not None), *also]
+        also = self._beside(way, switch=switch) if slot is way.slots[0] else []
+        keys = [*(key for key in _keys_of((slot,)) if self._says(key, switch=switch)), *also]
         if not keys:
             return "", None
-        first, *others = keys
-        value = self.keys.get(first)
-        for other in others:
-            if not same(self.keys.get(other), value):
-                said = f"{other} = {short(self.keys.get(other))} disagrees"
-                raise _Misfit(f"{said} with {first} = {short(value)} ({item.name})")
+        said = {key: self.keys.get(key, switch=switch) for key in keys}
+        (first, value), *others = said.items()
+        for other, other_value in others:
+            if not same(other_value, value):
+                found = f"{other} = {short(other_value)} disagrees"
+                raise _Misfit(f"{found} with {first} = {short(value)} ({item.name})")
         return first, value
 
-    def _raw(self, source: Source, item: Field) -> Any:  # noqa: ANN401
+    def _raw(self, source: Source, item: Field, *, switch: bool) -> Any:  # noqa: ANN401
         if source.kind in ("key", "read"):
-            return self.keys.get(source.text)
+            return self.keys.get(source.text, switch=switch)
         if source.kind == "write":
             return None
         if source.kind == "length":
@@ -273,13 +279,22 @@ def _keys_of(slots: Sequence[tuple[Source, ...]]) -> list[str]:
     return [source.key for slot in slots for source in slot if source.key is not None]
 
 
+def _is_switch(item: Field, way: Spelling) -> bool:
+    """Return whether the keys of a way without a codec are true or false."""
+    return item.type == "bool" if way.values is None else _are_texts_of_flags(way.values)
+
+
+def _are_texts_of_flags(values: Mapping[str, Any]) -> bool:
+    return not values.keys() - {"true", "false"}
+
+
 def _meaning(item: Field, way: Spelling, key: str, raw: Any) -> Any:  # noqa: ANN401
     """The recipe's own value for a spelled one; the spelled one itself where there is none."""
     if way.values is None:
         return raw
     if type(raw) is bool:
         return way.values.get(str(raw).lower(), raw)
-    if not way.values.keys() - {"true", "false"}:
+    if _are_texts_of_flags(way.values):
         raise _Misfit(f"{key} = {short(raw)} is not true or false ({item.name})")
     # The keys of a TOML table are texts, numbers too.
     return way.values.get(str(raw), raw) if type(raw) in (str, int) else raw

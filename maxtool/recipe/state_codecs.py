@@ -64,10 +64,7 @@ STATE_NORMS: Mapping[Any, Raws] = {
 }
 
 
-def _read_state_norm(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
-    for raw in raws:
-        if not isinstance(raw, bool | None):
-            return raw
+def _read_state_norm(raws: Raws, _values: Values) -> str:
     is_there, is_before = raws
     if not is_there:
         return "none"
@@ -103,7 +100,7 @@ STATE_CODECS: Mapping[str, Codec] = {
         keys=("any", "int", "int"),
         needs={"state_heads": NUMBER, "hidden_size": NUMBER},
     ),
-    "state_norm": Codec(_read_state_norm, listed(STATE_NORMS), ("str",), ("any", "any")),
+    "state_norm": Codec(_read_state_norm, listed(STATE_NORMS), ("str",), ("bool", "bool")),
     "width_of_heads": Codec(
         read=_read_state_width,
         write=lambda value, values: (value * values["state_heads"],),
