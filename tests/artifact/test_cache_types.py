@@ -162,7 +162,7 @@ def test_where_there_are_no_blocks(
 
 
 def test_positions_of_linear_biases_are_not_rounded(tmp_path: Path) -> None:
-    """They are elements of heads."""
+    """Elements of heads are what they are."""
     Files(tmp_path).checkpoint(next(rows("bloom")))
     asked = {"kv_dtype": QuantizationEncoding.Q8_0}
     with pytest.raises(UsageError, match="would round the positions"):

@@ -41,7 +41,7 @@ def _reshape(function: FunctionLowering, node: Node) -> None:
 
 
 def _slice(function: FunctionLowering, node: Node) -> None:
-    """Of as few dimensions as say the same: to tell several apart takes a division each."""
+    """Cut as few dimensions as say the same: to tell several apart takes a division each."""
     (x,), (result,) = node.inputs, node.outputs
     runs = _runs(x.shape, node.attributes["ranges"])
     flat = function.reshaped(function.get(x), _sizes(function, (dim for dim, _ in runs)))
@@ -66,7 +66,7 @@ def _runs(shape: Shape, ranges: Sequence[IndexRange]) -> list[tuple[Dim, IndexRa
 
 
 def _pad(function: FunctionLowering, node: Node) -> None:
-    """Of as few dimensions as say the same."""
+    """Pad as few dimensions as say the same."""
     (x, filling), (result,) = node.inputs, node.outputs
     frames = _frames(x.shape, node.attributes["before"], result.shape)
     flat = function.reshaped(function.get(x), _sizes(function, (dim for dim, _, _ in frames)))

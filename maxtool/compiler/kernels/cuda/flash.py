@@ -48,7 +48,7 @@ class AttentionOperands:
         return self.heads.queries // self.heads.keys
 
     def inverse(self, total: b.Expr, top: b.Expr, head: b.Expr) -> b.Expr:
-        """What the sum of a row's powers divides its result by, relative to its greatest score."""
+        """The inverse of the sum of a row's powers, which are relative to its greatest score."""
         if self.sinks is not None:
             total = b.let(self.scores.with_sink(total, top, self.sinks[head]))
         return self.scores.inverse(total)
