@@ -179,7 +179,7 @@ def test_positions_of_linear_biases_are_not_rounded(tmp_path: Path) -> None:
     ],
 )
 def test_slopes_of_linear_biases_are_not_rounded(dim: int, dtype: DType, is_rounded: bool) -> None:
-    """With them heads of 14 elements have 16, of which tensor cores take some at a time."""
+    """Heads of 14 elements have 16 with them, of which tensor cores take some at a time."""
     config = DecoderConfig(**CONFIG | {"position": "alibi", "head_dim": dim})
     decoder = Decoder(config, form=CacheLayout(dtype, transposed=False))
     says = "tensor cores would round the linear biases"
