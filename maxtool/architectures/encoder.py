@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 from maxtool.architectures.classifier_head import ClassifierHead
 from maxtool.architectures.config import typed
-from maxtool.architectures.encoder_attention import EncoderAttention
+from maxtool.architectures.disentangled_attention import DisentangledAttention
+from maxtool.architectures.distance_vectors import DistanceVectors, Places
+from maxtool.architectures.encoder_attention import EncoderAttention, HeadsOfAttention
 from maxtool.architectures.encoder_config import EncoderConfig
 from maxtool.architectures.encoder_views import Views
 from maxtool.architectures.entry import Entry, Limit, Table
@@ -15,32 +17,28 @@ from maxtool.architectures.pooling import pooled
 from maxtool.architectures.pre_norm_layer import PreNormLayer
 from maxtool.architectures.relative_positions import RelativeBias
 from maxtool.architectures.rotary_angles import Angles
+from maxtool.architectures.token_convolution import TokenConvolution
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
 from maxtool.graph import Tensor, TensorType, ops
 from maxtool.nn import Embedding, LayerNorm, Linear, Module, ModuleList
 
 
-class EncoderLayer(Module[[Tensor, Tensor, Angles | None], Tensor]):
+class EncoderLayer(Module[..., Tensor]):
     """Attention and MLP, each added to its input and the sum normalised."""
 
-    def __init__(self, config: EncoderConfig, dtype: DType) -> None:
+    def __init__(
+        self, config: EncoderConfig, dtype: DType, vectors: DistanceVectors | None
+    ) -> None:
         hidden, inner = config.hidden_size, config.intermediate_size
-        self.attn = EncoderAttention(
-            hidden,
-            config.n_heads,
-            config.head_dim,
-            dtype,
-            qkv_bias=config.qkv_bias,
-            o_bias=config.o_bias,
-        )
+        self.attn = _attention(config, dtype, vectors)
         self.attn_norm = _norm(config)
         self.mlp = MLPS[config.mlp](hidden, inner, config.hidden_act, dtype, config.mlp_bias)
         self.mlp_norm = _norm(config)
 
-    def forward(self, x: Tensor, mask: Tensor, angles: Angles | None) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor, given: Angles | Places | None) -> Tensor:
         """Map ``[batch, seq, hidden]`` to the same shape, as attention does."""
-        x = self.attn_norm(x + self.attn(x, mask, angles))
+        x = self.attn_norm(x + self.attn(x, mask, given))
         return self.mlp_norm(x + self.mlp(x))
 
 
@@ -62,12 +60,26 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
         self.token_type = (
             Embedding(config.token_types, width, dtype) if config.token_types else None
         )
-        self.embed_norm = LayerNorm(width, eps=config.norm_eps, use_bias=config.norm_bias)
-        self.widened = Linear(width, hidden, dtype, has_bias=True) if width != hidden else None
+        self.embed_norm = LayerNorm(
+            hidden if config.widened_first else width,
+            eps=config.norm_eps,
+            use_bias=config.norm_bias,
+        )
+        self.widened = (
+            Linear(width, hidden, dtype, has_bias=not config.widened_first)
+            if width != hidden
+            else None
+        )
+        has_vectors, vectors = config.has_distances, None
+        self.distances = Embedding(2 * config.distance_span, hidden) if has_vectors else None
+        self.distances_norm = _norm(config) if has_vectors and config.distance_norm else None
+        if self.distances is not None:
+            vectors = DistanceVectors(self.distances, self.distances_norm)
+        self.conv = TokenConvolution(config) if config.conv_taps else None
         self.relative = (
             RelativeBias(config, config.relative_rows) if config.relative_buckets else None
         )
-        self.layers = ModuleList(_layer(config, i, dtype) for i in range(config.n_layers))
+        self.layers = ModuleList(_layer(config, i, dtype, vectors) for i in range(config.n_layers))
         self.norm = _norm(config) if config.block == "pre" else None
         self.pooler = Linear(hidden, hidden, dtype, has_bias=True) if config.pooler else None
         self.classifier = ClassifierHead(config, dtype) if config.n_labels else None
@@ -82,8 +94,13 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
         """
         x = self._embedded(input_ids, token_type_ids)
         views = self.views.of(input_ids, attention_mask, self.relative)
+        if self.config.blank_padding:
+            x = x * attention_mask.cast(x.dtype).reshape([*attention_mask.shape, 1])
+        embedded = x
         for index, layer in enumerate(self.layers):
             x = layer(x, *views[self.config.has_window(index)])
+            if index == 0 and self.conv is not None:
+                x = self.conv(embedded, x, attention_mask)
         if self.norm is not None:
             x = self.norm(x)
         return (x,) if self.pooler is None else (x, ops.tanh(self.pooler(x[:, 0])))
@@ -166,8 +183,10 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
             x = x + self.token_type(input_ids * 0 if token_type_ids is None else token_type_ids)
         if self.position is not None:
             x = x + self.position(self._rows(input_ids))
-        x = self.embed_norm(x)
-        return x if self.widened is None else self.widened(x)
+        parts = [self.embed_norm, *([] if self.widened is None else [self.widened])]
+        for part in reversed(parts) if self.config.widened_first else parts:
+            x = part(x)
+        return x
 
     def _rows(self, input_ids: Tensor) -> Tensor:
         """The row of each token in the table of positions; padding takes the one before all."""
@@ -178,10 +197,28 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
         return ops.cumsum(counted, 1) * counted + (self.config.position_offset - 1)
 
 
-def _layer(config: EncoderConfig, index: int, dtype: DType) -> EncoderLayer | PreNormLayer:
+def _layer(
+    config: EncoderConfig, index: int, dtype: DType, vectors: DistanceVectors | None
+) -> Module[..., Tensor]:
     if config.block == "pre":
         return PreNormLayer(config.layer(index), dtype)
-    return EncoderLayer(config, dtype)
+    return EncoderLayer(config, dtype, vectors)
+
+
+def _attention(
+    config: EncoderConfig, dtype: DType, vectors: DistanceVectors | None
+) -> HeadsOfAttention:
+    if vectors is not None:
+        return DisentangledAttention(config, dtype, vectors)
+    return EncoderAttention(
+        config.hidden_size,
+        config.n_heads,
+        config.head_dim,
+        dtype,
+        qkv_bias=config.qkv_bias,
+        o_bias=config.o_bias,
+        scale=config.score_scale,
+    )
 
 
 def _norm(config: EncoderConfig) -> LayerNorm:

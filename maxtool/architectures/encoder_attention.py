@@ -8,8 +8,8 @@ from maxtool.graph import Tensor, ops
 from maxtool.nn import Linear, Module
 
 
-class EncoderAttention(Module[[Tensor, Tensor | None, Angles | None], Tensor]):
-    """Attention of every token over every token that a mask does not hide.
+class HeadsOfAttention(Module[..., Tensor]):
+    """Queries, keys and values of heads, and the output that is made of what they find.
 
     Args:
         hidden: The width of a token's vector.
@@ -44,22 +44,9 @@ class EncoderAttention(Module[[Tensor, Tensor | None, Angles | None], Tensor]):
         self.heads, self.head_dim, self.causal = heads, head_dim, causal
         self.scale = scale
 
-    def forward(
-        self, x: Tensor, mask: Tensor | None = None, angles: Angles | None = None
-    ) -> Tensor:
-        """Map ``[batch, seq, hidden]`` to its shape; ``mask [batch, 1, 1, seq]`` hides padding.
-
-        A mask of floats that broadcasts to ``[batch, heads, seq, seq]`` is added to scores.
-        """
-        query, key, value = (self._heads(part(x)) for part in (self.q, self.k, self.v))
-        if angles is not None:
-            query, key = (ops.rope(one, *angles) for one in (query, key))
-        return self._mixed(query, key, value, mask)
-
-    def across(self, x: Tensor, memory: Tensor) -> Tensor:
-        """Queries of ``x [batch, queries, hidden]`` over ``memory [batch, keys, hidden]``."""
-        query, key, value = self.q(x), self.k(memory), self.v(memory)
-        return self._mixed(self._heads(query), self._heads(key), self._heads(value), None)
+    def _parts(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values ``[batch, seq, heads, head_dim]``."""
+        return self._heads(self.q(x)), self._heads(self.k(x)), self._heads(self.v(x))
 
     def _mixed(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         """The output for ``[batch, seq, heads, head_dim]`` of each."""
@@ -73,3 +60,24 @@ class EncoderAttention(Module[[Tensor, Tensor | None, Angles | None], Tensor]):
 
     def _heads(self, x: Tensor) -> Tensor:
         return x.reshape([*x.shape[:2], self.heads, self.head_dim])
+
+
+class EncoderAttention(HeadsOfAttention):
+    """Attention of every token over every token that a mask does not hide."""
+
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, angles: Angles | None = None
+    ) -> Tensor:
+        """Map ``[batch, seq, hidden]`` to its shape; ``mask [batch, 1, 1, seq]`` hides padding.
+
+        A mask of floats that broadcasts to ``[batch, heads, seq, seq]`` is added to scores.
+        """
+        query, key, value = self._parts(x)
+        if angles is not None:
+            query, key = (ops.rope(one, *angles) for one in (query, key))
+        return self._mixed(query, key, value, mask)
+
+    def across(self, x: Tensor, memory: Tensor) -> Tensor:
+        """Queries of ``x [batch, queries, hidden]`` over ``memory [batch, keys, hidden]``."""
+        query, key, value = self.q(x), self.k(memory), self.v(memory)
+        return self._mixed(self._heads(query), self._heads(key), self._heads(value), None)

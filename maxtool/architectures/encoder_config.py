@@ -12,14 +12,16 @@ from maxtool.architectures.mlp import ACTIVATIONS, MLPS
 from maxtool.architectures.pooling import POOLINGS
 from maxtool.architectures.pre_norm_layer import LayerSizes
 
+TERMS = ("c2p", "p2c")
 CHOICES = {
     "block": ("after", "pre"),
-    "position": ("learned", "rope"),
+    "position": ("learned", "rope", "none"),
     "mlp": tuple(MLPS),
     "hidden_act": tuple(ACTIVATIONS),
     "pooling": tuple(POOLINGS),
     "classifier_pooling": ("mean", "cls"),
     "classifier_act": (*ACTIVATIONS, "tanh"),
+    "conv_act": (*ACTIVATIONS, "tanh"),
     "scores": ("softmax", "sigmoid", "none"),
 }
 
@@ -39,7 +41,9 @@ class EncoderConfig:
     # Where norms are: ``after`` the sums, as BERT has them; ``pre``: before attention and MLP, but
     # for the first attention, and behind the last layer (ModernBERT).
     block: str = "after"
-    position: str = "learned"  # ``learned``: a table of positions; ``rope``: heads are rotated
+    position: str = (
+        "learned"  # ``learned``: a table of positions; ``rope``: heads are rotated; ``none``
+    )
     position_offset: int = 0  # rows of that table before the one of the first token
     # The token that takes no position where positions count tokens (RoBERTa); None where they count
     # all places.
@@ -51,14 +55,33 @@ class EncoderConfig:
     relative_rows: int | None = (
         None  # rows of the table of biases, where there are more than buckets
     )
+    # What queries (``c2p``) and keys (``p2c``) are compared with beside each other: vectors of the
+    # distances between tokens (DeBERTa); None: with nothing. Scores are divided by the root of
+    # ``head_dim`` times one more than there are terms, even where there are no vectors.
+    distance_terms: tuple[str, ...] | None = None
+    # From which distance on all have one vector, each way; None: there are no vectors.
+    distance_limit: int | None = None
+    # How many vectors there are each way where far distances share some; None: one for each.
+    distance_buckets: int | None = None
+    distance_shared: bool = False  # whether layers project them as they do tokens
+    distance_norm: bool = False  # whether a norm is over each of them
     rope_theta: float = 10000.0
     rope_local_theta: float | None = None  # that of layers with a window; None: the same
     # Layers in which a token sees ``sliding_window // 2`` tokens before itself and as many behind;
     # None: all, if there is a window.
     sliding_layers: tuple[bool, ...] | None = None
     sliding_window: int | None = None
+    # Whether padding begins as zeros and sees nothing, so that it takes the mean of all (DeBERTa).
+    # Otherwise it sees what tokens do.
+    blank_padding: bool = False
     # The width of the tables of tokens, positions and types, where a layer widens their sum.
     embedding_size: int | None = None
+    # Whether that layer, which then has no bias, comes before the norm of the sum and not behind.
+    widened_first: bool = False
+    # How many tokens a convolution beside the first layer reads, odd; None: there is none.
+    conv_taps: int | None = None
+    conv_groups: int = 1  # parts of the channels, each convolved for itself
+    conv_act: str = "tanh"
     token_types: int = 0  # rows of the table of token types (segments); 0 for no table
     mlp: str = "plain"
     hidden_act: str = "gelu"
@@ -88,6 +111,22 @@ class EncoderConfig:
     # The name of the prompt, of those that a checkpoint has, that is put before each text.
     default_prompt: str | None = None
 
+    @property
+    def has_distances(self) -> bool:
+        """Return whether there are vectors of distances, and a term that takes them."""
+        return self.distance_limit is not None and bool(self.distance_terms)
+
+    @property
+    def distance_span(self) -> int:
+        """The number of vectors of distances each way."""
+        return self.distance_buckets or self.distance_limit or 0
+
+    @property
+    def score_scale(self) -> float | None:
+        """The factor of scores; None is ``head_dim ** -0.5``."""
+        terms = self.distance_terms
+        return None if terms is None else (self.head_dim * (1 + len(terms))) ** -0.5
+
     def has_window(self, layer: int) -> bool:
         """Return whether a layer sees only the tokens near by."""
         return self.sliding_window is not None and chosen(self.sliding_layers, layer)
@@ -112,13 +151,14 @@ class EncoderConfig:
     def problems(self) -> list[str]:
         """Return the problems with the values, one line each."""
         found = [*self._sizes(), *unsupported(self, CHOICES)]
-        return [*found, *self._windows(), *self._relative(), *self._classifier()]
+        found += [*self._windows(), *self._relative(), *self._distances(), *self._blank()]
+        return [*found, *self._convolution(), *self._classifier()]
 
     def _sizes(self) -> Iterator[str]:
         positive = (
             "vocab_size hidden_size intermediate_size n_layers n_heads head_dim context_length"
             " rope_theta rope_local_theta sliding_window embedding_size max_length relative_buckets"
-            " relative_distance relative_rows"
+            " relative_distance relative_rows distance_limit distance_buckets conv_taps conv_groups"
         )
         not_negative = ("position_offset", "token_types", "norm_eps", "n_labels")
         yield from out_of_range(self, positive.split(), not_negative)
@@ -143,6 +183,33 @@ class EncoderConfig:
             yield from bucket_problems(buckets, self.relative_distance)
         if (self.relative_rows or buckets) < buckets:
             yield f"relative_rows is {self.relative_rows}: fewer than the {buckets} buckets"
+
+    def _distances(self) -> Iterator[str]:
+        terms = self.distance_terms or ()
+        if {*terms} - {*TERMS} or len({*terms}) != len(terms):
+            yield f"distance_terms {', '.join(terms)}: each is one of {', '.join(TERMS)}, once"
+        buckets, limit = self.distance_buckets, self.distance_limit
+        if limit is None or not terms:
+            return
+        if buckets is not None and (buckets < 2 or limit <= buckets // 2 + 1):
+            need = "there must be 2 at least, and a limit beyond half of them and one"
+            yield f"distance_buckets {buckets} with distance_limit {limit}: {need}"
+        if not self.blank_padding or self.block != "after" or self.position == "rope":
+            yield "distance_limit goes with blank_padding and block 'after' alone, not with 'rope'"
+
+    def _blank(self) -> Iterator[str]:
+        if self.blank_padding and (self.relative_buckets or self.sliding_window):
+            yield "blank_padding goes neither with relative_buckets nor with a window"
+
+    def _convolution(self) -> Iterator[str]:
+        if (taps := self.conv_taps) is None:
+            return
+        if not self.blank_padding:
+            yield "conv_taps needs blank_padding"
+        if taps % 2 == 0:
+            yield f"conv_taps is {taps}, which is even"
+        if self.hidden_size % self.conv_groups:
+            yield f"conv_groups is {self.conv_groups}, which does not divide {self.hidden_size}"
 
     def _classifier(self) -> Iterator[str]:
         if self.n_labels and self.classifier_act is None and not self.pooler:

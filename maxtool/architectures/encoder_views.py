@@ -8,17 +8,19 @@ from typing import TypeAlias
 
 import numpy as np
 
+from maxtool.architectures.distance_vectors import DistanceRows, Places
 from maxtool.architectures.encoder_config import EncoderConfig
 from maxtool.architectures.entry import Table
 from maxtool.architectures.relative_positions import RelativeBias, RelativePositions
 from maxtool.architectures.rope_scaling import Frequencies, waves
 from maxtool.architectures.rotary_angles import Angles, RotaryTable
-from maxtool.architectures.token_masks import near, shown
+from maxtool.architectures.token_masks import between, near, shown
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, ops
 
-# The mask of an attention, and the angles of its queries and keys if they are rotated.
-View: TypeAlias = tuple[Tensor, Angles | None]
+# The mask of an attention, and the angles of its queries and keys if they are rotated, or where it
+# finds what they score with distances.
+View: TypeAlias = tuple[Tensor, Angles | Places | None]
 
 
 class Views:
@@ -32,19 +34,22 @@ class Views:
     def __init__(self, config: EncoderConfig, context: int) -> None:
         self.kinds = {config.has_window(layer) for layer in range(config.n_layers)}
         self._reach = (config.sliding_window or 0) // 2
+        self._blank = config.blank_padding
         self._rotaries = _rotaries(config, context)
         self._distances = (
             RelativePositions("relative", context, config, causal=False)
             if config.relative_buckets
             else None
         )
+        self._rows = DistanceRows(config, context) if config.has_distances else None
 
     @property
     def tables(self) -> tuple[Table, ...]:
         """The tables of positions."""
         used = dict.fromkeys(table for kind, table in self._rotaries.items() if kind in self.kinds)
         angles = (Table(name, "context") for rotary in used for name in rotary.by_position)
-        return (*angles, *(() if self._distances is None else (self._distances.table,)))
+        others = (each.table for each in (self._distances, self._rows) if each is not None)
+        return (*angles, *others)
 
     def of(
         self, input_ids: Tensor, attention_mask: Tensor, relative: RelativeBias | None = None
@@ -53,7 +58,8 @@ class Views:
 
         Where there are biases for distances, the masks are these, and hide by infinities.
         """
-        masks = {False: shown(attention_mask)}
+        hides = between if self._blank else shown
+        masks = {False: hides(attention_mask)}
         if True in self.kinds:
             masks[True] = ops.logical_and(masks[False], near(input_ids, self._reach))
         start, seq = Tensor([0], DType.int32, input_ids.device), input_ids.shape[1]
@@ -61,10 +67,12 @@ class Views:
             biases = relative(self._distances.of(start, seq, seq))
             masks = {kind: ops.where(mask, biases, -np.inf) for kind, mask in masks.items()}
 
-        def angles(kind: bool) -> Angles | None:
-            return self._rotaries[kind].angles(input_ids, start) if self._rotaries else None
+        places = None if self._rows is None else self._rows.of(input_ids)
 
-        return {kind: (masks[kind], angles(kind)) for kind in self.kinds}
+        def given(kind: bool) -> Angles | Places | None:
+            return self._rotaries[kind].angles(input_ids, start) if self._rotaries else places
+
+        return {kind: (masks[kind], given(kind)) for kind in self.kinds}
 
 
 def _rotaries(config: EncoderConfig, context: int) -> Mapping[bool, RotaryTable]:

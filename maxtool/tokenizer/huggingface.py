@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from maxtool.errors import ConfigurationError, MalformedFile, MissingFile
-from maxtool.tokenizer import canonical, checks, jsonfile, sentencepiece, unigram, wordpiece
+from maxtool.tokenizer import (
+    canonical,
+    checks,
+    deberta,
+    jsonfile,
+    sentencepiece,
+    unigram,
+    wordpiece,
+)
 from maxtool.tokenizer.library import to_json
 from maxtool.tokenizer.special_tokens import content_of
 from maxtool.tokenizer.vocabulary import AddedToken, SentencePiece, Tokenizer, Vocabulary
@@ -26,10 +34,11 @@ MAX_FILES = 100_000_000
 CARRIED = (
     *("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json"),
     *("added_tokens.json", "vocab.json", "vocab.txt", "merges.txt", "sentencepiece.bpe.model"),
-    "spiece.model",
+    *("spiece.model", "spm.model"),
     *("chat_template.jinja", "chat_template.json"),
 )
 VOCAB, FAIRSEQ, SPIECE = "vocab.txt", "sentencepiece.bpe.model", "spiece.model"
+SPM = "spm.model"
 # Classes of tokenizers with the last whose ids are those of its model, and then further ones.
 T5_CLASSES = ("T5Tokenizer", "T5TokenizerFast", "MT5Tokenizer", "MT5TokenizerFast")
 EXTRA_IDS = 100  # of T5, where nothing says how many
@@ -44,15 +53,15 @@ def read(folder: Path) -> Tokenizer | None:
     """The tokenizer of a folder, or None where there is none.
 
     A ``tokenizer.model`` says what the vocabulary is, a ``tokenizer.json`` beside it how text is
-    encoded; a ``vocab.txt``, XLM-RoBERTa's ``sentencepiece.bpe.model``, or T5's or SigLIP's
-    ``spiece.model`` is read where there is neither. Special ids come from
-    ``tokenizer_config.json``, then ``config.json``, then ``generation_config.json`` (its list of
-    end tokens), then the model itself.
+    encoded; a ``vocab.txt``, XLM-RoBERTa's ``sentencepiece.bpe.model``, T5's or SigLIP's
+    ``spiece.model``, or DeBERTa's ``spm.model`` is read where there is neither. Special ids come
+    from ``tokenizer_config.json``, then ``config.json``, then ``generation_config.json`` (its list
+    of end tokens), then the model itself.
     """
     files = _files(folder)
     config = _json(folder, "tokenizer_config.json")
     if not {"tokenizer.json", "tokenizer.model"} & set(files):
-        alone = {VOCAB: _word_pieces, FAIRSEQ: _fairseq, SPIECE: _spiece}
+        alone = {VOCAB: _word_pieces, FAIRSEQ: _fairseq, SPIECE: _spiece, SPM: _deberta}
         return next((alone[name](folder, files, config) for name in alone if name in files), None)
     parsed = None
     if "tokenizer.json" in files:
@@ -109,6 +118,16 @@ def _spiece(
 ) -> Tokenizer | None:
     """The tokenizer of a folder with such a model alone: T5's or SigLIP's."""
     return _t5(folder, files, config) or canonical.read(folder, files, config)
+
+
+def _deberta(
+    folder: Path, files: Mapping[str, bytes], config: Mapping[str, Any]
+) -> Tokenizer | None:
+    """The tokenizer of a folder with DeBERTa's model and no other vocabulary."""
+    if config.get("tokenizer_class") not in deberta.CLASSES:
+        return None
+    vocabulary, _ = sentencepiece.parse(files[SPM], folder / SPM)
+    return deberta.of_model(vocabulary, _added(folder, config, vocabulary), config, files)
 
 
 def _t5(folder: Path, files: Mapping[str, bytes], config: Mapping[str, Any]) -> Tokenizer | None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maxtool.architectures import build, graph_of
+from maxtool.architectures.distance_vectors import rows_of
 from maxtool.architectures.encoder import Encoder
 from maxtool.architectures.pooling import POOLINGS, pooled
 from maxtool.dtype import DType
@@ -31,6 +32,12 @@ CONFIG: dict[str, Any] = {
     "norm_eps": 1e-5,
 }
 FAR: dict[str, Any] = {"relative_buckets": 8, "relative_distance": 6}
+NEAR: dict[str, Any] = {
+    "blank_padding": True,
+    "distance_terms": ("c2p", "p2c"),
+    "distance_limit": 5,
+    "distance_buckets": 4,
+}
 
 
 def made(dtype: DType = DType.float32, **changes: Any) -> Encoder:
@@ -52,7 +59,7 @@ def filled(encoder: Encoder, seed: int = 0) -> Encoder:
         ({"n_heads": 0}, "n_heads is 0"),
         ({"norm_eps": -1.0}, "norm_eps is -1.0"),
         ({"position": "rope", "head_dim": 3}, "head_dim 3 is odd"),
-        ({"position": "sinus"}, "position 'sinus': supported are learned, rope"),
+        ({"position": "sinus"}, "position 'sinus': supported are learned, rope, none"),
         ({"hidden_act": "mish"}, "hidden_act 'mish': supported are silu, gelu, gelu_tanh, relu, "),
         ({"mlp": "wide"}, "mlp 'wide': supported are gated, plain"),
         ({"pooling": "sum"}, "pooling 'sum': supported are mean, cls, max, last"),
@@ -68,6 +75,14 @@ def filled(encoder: Encoder, seed: int = 0) -> Encoder:
         ({"relative_buckets": 8}, "relative_buckets needs relative_distance"),
         ({"relative_buckets": 3, "relative_distance": 9}, "relative_buckets 3 with relative_dist"),
         (FAR | {"relative_rows": 7}, "relative_rows is 7: fewer than the 8 buckets"),
+        (NEAR | {"distance_terms": ("p2p",)}, "distance_terms p2p: each is one of c2p, p2c"),
+        (NEAR | {"distance_buckets": 6, "distance_limit": 4}, "distance_buckets 6 with distance"),
+        (NEAR | {"blank_padding": False}, "distance_limit goes with blank_padding and block"),
+        (NEAR | {"position": "rope"}, "distance_limit goes with blank_padding and block"),
+        ({"blank_padding": True} | FAR, "blank_padding goes neither with relative_buckets nor"),
+        ({"blank_padding": True, "conv_taps": 2}, "conv_taps is 2, which is even"),
+        ({"conv_taps": 3}, "conv_taps needs blank_padding"),
+        ({"blank_padding": True, "conv_taps": 3, "conv_groups": 4}, "conv_groups is 4, which do"),
         ({"sliding_layers": (True,) * 3}, "there are layers with a window, and no sliding_window"),
     ],
 )
@@ -172,6 +187,19 @@ def test_a_window_hides_what_is_far(layers: tuple[bool, ...] | None) -> None:
     assert changed.tolist() == [False, False, False, True, True, True]
 
 
+def test_rows_of_distances() -> None:
+    """Rows by hand, ``ceil(log(d / 2) / log(8 / 2)) + 2`` beyond half of the buckets."""
+    distances = np.arange(-9, 10)
+    found = rows_of(distances, limit=9, buckets=4) - 4
+    assert found.tolist() == [-4, *[-3] * 6, -2, -1, 0, 1, 2, *[3] * 7]
+    assert rows_of(distances, limit=3, buckets=None).tolist() == [0] * 7 + [1, 2, 3, 4] + [5] * 8
+
+
+def test_a_context_with_too_many_places() -> None:
+    with pytest.raises(ConfigurationError, match="positions with 8 vectors of distances"):
+        made(**NEAR | {"context_length": 1 << 28})
+
+
 def test_a_head_with_a_layer_of_its_own_takes_no_pooler() -> None:
     """Heads as RoBERTa's and ELECTRA's, beside which old files have BERT's pooler."""
     ids = Tensor(np.arange(2, 8)[None])
@@ -216,6 +244,7 @@ PADDED: dict[str, dict[str, Any]] = {
     "roberta": {"position_offset": 2, "pad_token_id": 1, "pooling": "max", "hidden_act": "relu"},
     "nomic": NOMIC | {"hidden_act": "silu", "pooling": "cls"},
     "modern": MODERN | {"sliding_layers": (True,), "sliding_window": 3},
+    "deberta": NEAR | {"position": "none", "distance_norm": True, "conv_taps": 3},
     "mpnet": FAR | {"position_offset": 2, "pad_token_id": 1, "relative_rows": 9},
 }
 

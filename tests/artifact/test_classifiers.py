@@ -27,7 +27,15 @@ from tests.data.seeded import classified_inputs, tensors
 DATA = Path(__file__).resolve().parents[1] / "data"
 RECORDED = dict(np.load(DATA / "classifiers.npz"))
 CASES: dict[str, Any] = json.loads(RECORDED.pop("cases").tobytes())
-RECIPES = ("Bert-0", "Roberta-1", "DistilBert-3", "Electra-5", "ModernBert-12", "MPNet-1")
+RECIPES = (
+    "Bert-0",
+    "Roberta-1",
+    "DistilBert-3",
+    "Electra-5",
+    "ModernBert-12",
+    "MPNet-1",
+    "DebertaV2-10",
+)
 LABELS = ["bad", "fair", "go\x1bod"]
 
 

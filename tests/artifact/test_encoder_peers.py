@@ -19,7 +19,7 @@ from tests.artifact.measure import BOUND, Array, error
 pytestmark = [pytest.mark.peers, pytest.mark.slow]
 
 KINDS = ("bert", "electra", "roberta", "xlm-roberta", "distilbert", "nomic_bert", "modernbert")
-KINDS += ("mpnet",)
+KINDS += ("mpnet", "deberta-v2")
 OUTPUTS = ("last_hidden_state", "pooler_output")
 # The keys in which DistilBERT says the same.
 DISTIL = {
@@ -29,6 +29,26 @@ DISTIL = {
     "num_attention_heads": "n_heads",
     "hidden_act": "activation",
 }
+
+
+@st.composite
+def relative(draw: st.DrawFn) -> dict[str, Any]:
+    """Options of DeBERTa."""
+    terms = st.lists(st.sampled_from(["c2p", "p2c"]), max_size=2, unique=True)
+    options: dict[str, st.SearchStrategy[Any]] = {
+        "type_vocab_size": st.integers(0, 3),
+        "relative_attention": st.sampled_from([True, True, True, False]),
+        "pos_att_type": st.one_of(terms, st.sampled_from(["c2p|p2c", None])),
+        "position_buckets": st.sampled_from([-1, 3, 8]),
+        "max_relative_positions": st.sampled_from([-1, 6, 20]),
+        "share_att_key": st.booleans(),
+        "norm_rel_ebd": st.sampled_from(["none", "layer_norm"]),
+        "position_biased_input": st.booleans(),
+        "conv_kernel_size": st.sampled_from([0, 1, 3, 5]),
+        "conv_act": st.sampled_from(["tanh", "gelu", "relu"]),
+        "embedding_size": st.sampled_from([3, 8]),
+    }
+    return {key: draw(strategy) for key, strategy in options.items()}
 
 
 @st.composite
@@ -72,6 +92,8 @@ def configurations(draw: st.DrawFn, kind: str) -> dict[str, Any]:
             "norm_bias": draw(st.booleans()),
             "rope_parameters": tables,
         }
+    if kind == "deberta-v2":
+        return sizes | draw(relative()) | {"hidden_act": draw(st.sampled_from(acts))}
     if kind == "mpnet":
         sizes.pop("type_vocab_size")
         sizes["relative_attention_num_buckets"] = draw(st.integers(32, 40))

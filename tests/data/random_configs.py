@@ -371,6 +371,27 @@ def _mpnet(draw: Draw) -> Config:
     return without(config, "type_vocab_size") | longer | rows
 
 
+def _deberta(draw: Draw) -> Config:
+    terms = st.sampled_from([["c2p"], ["p2c"], ["p2c", "c2p"], ["p2c", "c2p"], [], None])
+    config = _encoder(
+        draw,
+        hidden_act=ACTIVATIONS,
+        pad_token_id=st.integers(0, 5),
+        relative_attention=st.sampled_from([True, True, True, False]),
+        pos_att_type=terms,
+        position_buckets=st.sampled_from([-1, 6, 16]),
+        max_relative_positions=st.sampled_from([-1, 12, 30]),
+        share_att_key=FLAGS,
+        norm_rel_ebd=st.sampled_from(["none", "layer_norm", "layer_norm|other"]),
+        position_biased_input=FLAGS,
+        conv_kernel_size=st.sampled_from([0, 0, 3, 5]),
+        conv_groups=st.sampled_from([1, 2]),
+        conv_act=st.sampled_from(["tanh", "gelu", "gelu_new", "relu", "silu"]),
+        type_vocab_size=st.sampled_from([0, 2, 3]),
+    )
+    return config | {"embedding_size": draw(st.sampled_from([config["hidden_size"], 5, 12]))}
+
+
 ENCODERS: Mapping[str, Callable[[Draw], Config]] = {
     "bert": _bert,
     "roberta": _roberta,
@@ -381,6 +402,7 @@ ENCODERS: Mapping[str, Callable[[Draw], Config]] = {
     "modernbert": _modernbert,
     "electra": _electra,
     "mpnet": _mpnet,
+    "deberta-v2": _deberta,
     "gemma_embedding": _gemma_embedding,
 }
 """The families that give vectors of tokens, and no logits."""

@@ -31,6 +31,7 @@ WITHOUT_GGUF = (
     "bitnet",
     "codegen",
     "cwm",
+    "deberta-v2",
     "electra",
     "flex_olmo",
     "gpt_neo",

@@ -42,6 +42,8 @@ DISTIL = {
 BESIDES: dict[str, dict[str, Any]] = {
     "ModernBert": {"bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3},
     "Roberta": {"type_vocab_size": 1},
+    "DebertaV2": {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]}
+    | {"type_vocab_size": 2},
     "XLMRoberta": {"type_vocab_size": 1},
 }
 NAMED = {"id2label": {"0": "bad", "1": "fair", "2": "good"}}
@@ -63,8 +65,21 @@ OWN: dict[str, tuple[dict[str, Any], ...]] = {
         {"classifier_bias": True, "norm_bias": True, "num_labels": 3},
     ),
     "Electra": ({"embedding_size": 12, "num_labels": 3},),
+    "DebertaV2": tuple({"pooler_hidden_act": name, "num_labels": 3} for name in (*MODERN, "tanh")),
 }
-CLASSES = ("Bert", "Roberta", "XLMRoberta", "DistilBert", "Electra", "ModernBert", "MPNet")
+# Keys that a head alone has.
+HEAD_KEYS = ("classifier_activation", "classifier_bias", "classifier_pooling")
+HEAD_KEYS += ("pooler_hidden_act", "problem_type")
+CLASSES = (
+    "Bert",
+    "Roberta",
+    "XLMRoberta",
+    "DistilBert",
+    "Electra",
+    "ModernBert",
+    "MPNet",
+    "DebertaV2",
+)
 
 
 def cases() -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -80,7 +95,7 @@ def without(config: dict[str, Any]) -> dict[str, Any]:
     """A configuration, and what its class takes for those keys that a head alone has."""
     maker = type(transformers.AutoConfig.for_model(config["model_type"]))
     taken = {}
-    for key in ("classifier_activation", "classifier_bias", "classifier_pooling", "problem_type"):
+    for key in HEAD_KEYS:
         made = maker(**{other: value for other, value in config.items() if other != key})
         whole = json.loads(made.to_json_string(use_diff=False))
         taken |= {key: whole[key]} if key in whole else {}

@@ -98,6 +98,10 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "t5_activation": st.sampled_from(["relu", "gelu", "gelu_tanh", "silu", "quick_gelu"]),
     "t5_gate": st.sampled_from(["gated", "plain"]),
     "scaled_heads": st.booleans(),
+    "terms_of_distances": st.sampled_from([None, ("c2p",), ("p2c",), ("c2p", "p2c")]),
+    "limit_of_distances": st.none() | SIZES,
+    "above_zero_or_null": st.none() | SIZES,
+    "norm_of_distances": st.booleans(),
     "reciprocal": FACTORS,
     "rsqrt": FACTORS,
     "share_of_head": st.integers(1, 16),
@@ -287,6 +291,28 @@ def test_values_of_other_codecs_are_written_or_refused(name: str, data: st.DataO
 )
 def test_widths_as_transformers_adjusts_them(raws: tuple[Any, ...], width: Any) -> None:
     assert CODECS["adjusted_width"].read(raws, VALUES) == width
+
+
+@pytest.mark.parametrize(
+    ("said", "terms"),
+    [
+        (None, None),
+        ([], None),
+        ("", None),
+        ("none", None),
+        ("p2c|c2p", ("c2p", "p2c")),
+        ("P2C", ("p2c",)),
+        (["c2p", "c2p"], ("c2p",)),
+    ],
+)
+def test_terms_of_distances(said: Any, terms: Any) -> None:
+    assert CODECS["terms_of_distances"].read([said], VALUES) == terms
+
+
+@pytest.mark.parametrize("said", ["p2p|c2p", ["p2p"], 3, ["c2p", 1], {"c2p": 1}])
+def test_terms_that_are_none(said: Any) -> None:
+    with pytest.raises(Undefined, match=r"is none of c2p, p2c|is not a list of terms"):
+        CODECS["terms_of_distances"].read([said], VALUES)
 
 
 def test_kinds_of_layers_by_their_heads_and_by_number() -> None:

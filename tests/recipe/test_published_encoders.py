@@ -122,6 +122,25 @@ MODERN = {
     "transformers_version": "4.47.0.dev0",
     "vocab_size": 50368,
 }
+DEBERTA = BASE | {
+    "layer_norm_eps": 1e-07,
+    "max_position_embeddings": 512,
+    "max_relative_positions": -1,
+    "model_type": "deberta-v2",
+    "norm_rel_ebd": "layer_norm",
+    "pad_token_id": 0,
+    "pooler_dropout": 0,
+    "pooler_hidden_act": "gelu",
+    "pooler_hidden_size": 768,
+    "pos_att_type": "p2c|c2p",
+    "position_biased_input": False,
+    "position_buckets": 256,
+    "relative_attention": True,
+    "share_att_key": True,
+    "type_vocab_size": 0,
+    "vocab_size": 128100,
+}
+DISTANCES = {"distance_limit": 512, "distance_buckets": 256, "distance_terms": ("c2p", "p2c")}
 # Name to the configuration, the recipe, and some fields.
 PUBLISHED: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "bert-base-multilingual-cased": (
@@ -250,6 +269,33 @@ PUBLISHED: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         },
         "mpnet",
         {"context_length": 512, "position_offset": 2, "relative_rows": 32, "token_types": 0},
+    ),
+    "deberta-v3-base": (
+        DEBERTA,
+        "deberta_v2",
+        DISTANCES | {"position": "none", "distance_shared": True, "distance_norm": True},
+    ),
+    "mdeberta-v3-base": (
+        {key: value for key, value in DEBERTA.items() if not key.startswith("pooler")}
+        | {"vocab_size": 251000},
+        "deberta_v2",
+        DISTANCES | {"conv_taps": None, "token_types": 0, "embedding_size": 768},
+    ),
+    "deberta-v2-xlarge": (
+        DEBERTA
+        | {
+            "attention_head_size": 64,
+            "conv_act": "gelu",
+            "conv_kernel_size": 3,
+            "hidden_size": 1536,
+            "intermediate_size": 6144,
+            "num_attention_heads": 24,
+            "num_hidden_layers": 24,
+            "pooler_hidden_size": 1536,
+            "pos_att_type": ["p2c", "c2p"],
+        },
+        "deberta_v2",
+        DISTANCES | {"head_dim": 64, "conv_taps": 3, "conv_act": "gelu", "norm_eps": 1e-07},
     ),
     "ModernBERT-base": (
         MODERN,

@@ -33,7 +33,7 @@ class ClassifierCase(RecordedCase):
 
     recordings = Recordings("classifiers.npz")
     said = ()
-    prefixes = ("bert.", "roberta.", "distilbert.", "electra.", "model.", "mpnet.")
+    prefixes = ("bert.", "roberta.", "distilbert.", "electra.", "model.", "mpnet.", "deberta.")
 
     def outputs(self) -> Config:
         """The logits."""

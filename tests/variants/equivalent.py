@@ -23,6 +23,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "bitnet * constants/hf*",
         "codegen * constants/hf*",
         "cwm * constants/hf*",
+        "deberta_v2 * constants/hf*",
         "electra * constants/hf*",
         "flex_olmo * constants/hf*",
         "gpt_neo * constants/hf*",

@@ -27,6 +27,13 @@ BUFFERS: Mapping[str, tuple[str, ...]] = {
         for part in ("vision_tower", "multi_modal_projector")
     ),
     "gemma3n": ("model.vision_tower.x.weight",),
+    "deberta-v2": (
+        "embeddings.position_ids",
+        "cls.predictions.bias",
+        "lm_predictions.lm_head.bias",
+        "mask_predictions.dense.bias",
+        "pooler.dense.weight",
+    ),
     "electra": (
         "embeddings.position_ids",
         "discriminator_predictions.dense.weight",
@@ -73,6 +80,7 @@ NAMES: Mapping[str, tuple[Callable[[str], str], ...]] = {
     "bert": (lambda name: f"bert.{_gamma(name)}",),
     "distilbert": (lambda name: f"distilbert.{_gamma(name)}",),
     "electra": (lambda name: f"electra.{_gamma(name)}",),
+    "deberta-v2": (lambda name: f"deberta.{name}",),
     "modernbert": (lambda name: f"model.{name}",),
     "mpnet": (lambda name: f"mpnet.{name}",),
     "gemma3": (

@@ -28,6 +28,7 @@ UNUSED = {
     "apertus": {"head_dim"},  # which its class does not list
     "dbrx": {"d_model", "rope_parameters"},  # the tables inside say the width and the base, too
     "gemma3n": {"text_config"},  # its class has another altogether
+    "deberta-v2": {"hidden_size"},  # pooler_hidden_size says it too
     "gemma_embedding": {"use_bidirectional_attention"},  # without it another recipe reads it
     **{family: {"rope_interleave"} for family in AS_PAIRS},  # it tells the recipe
     "granitehybrid": {"num_local_experts", "num_experts_per_tok"}  # the tensors say that none are
