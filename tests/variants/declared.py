@@ -61,6 +61,7 @@ LAST = _sentences("lasttoken", *PARTS)
 READ = {"pooling": "mean", "normalize": True, "max_length": 256}
 BGE, QWEN, GEMMA = "bge-small-en-v1.5", "Qwen3-0.6B", "embeddinggemma-300m"
 NOMIC = "nomic-embed-text-v1"
+DEBERTA = "deberta-v2-xlarge"
 PROMPT = {"config_sentence_transformers.json": {"default_prompt_name": "query", "prompts": {}}}
 
 NEWER_KINDS = ["linear_attention"] * 39 + ["full_attention"]
@@ -152,6 +153,19 @@ DECLARED: tuple[Declared, ...] = (
         },
         MEAN,
     ),
+    Declared(
+        DEBERTA,
+        dict.fromkeys(("hidden_size", "pooler_hidden_size", "num_attention_heads")),
+        {"hidden_size": 1536, "n_heads": 24},
+    ),
+    Declared(DEBERTA, {"attention_head_size": 32}, None),
+    Declared(DEBERTA, {"pooler_hidden_size": 768}, None),
+    Declared(DEBERTA, {"pos_att_type": "p2c|p2p"}, None),
+    Declared(DEBERTA, {"conv_act": "mish"}, None),
+    Declared(DEBERTA, {"legacy": False, "conv_act": "gelu_python"}, {"conv_act": "gelu"}),
+    Declared(DEBERTA, {"conv_act": "gelu_fast"}, {"conv_act": "gelu_tanh"}),
+    Declared(DEBERTA, {"conv_act": "gelu_pytorch_tanh"}, {"conv_act": "gelu_tanh"}),
+    Declared(DEBERTA, {"conv_act": "swish"}, {"conv_act": "silu"}),
     Declared(NOMIC, {"rotary_emb_base": None, "rope_theta": 500.0}, {"rope_theta": 500.0}),
     Declared(
         NOMIC,
