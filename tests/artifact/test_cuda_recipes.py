@@ -37,6 +37,7 @@ OTHERS |= {"gemma3_vision"}  # what has both parts recognises its folders
 WHOLE = {"gemma3_image_text": "gemma3_vision"}
 # Families that are called otherwise than their recipes.
 FAMILIES = {"qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text"}
+FAMILIES |= {"deberta_v2": "deberta-v2"}
 FAMILIES |= {"gemma3n": "gemma3n_text", "gemma3n_vision": "gemma3n"}
 FAMILIES |= {"gemma4": "gemma4_text", "gemma4_vision": "gemma4"}
 FAMILIES |= {"llama4": "llama4_text", "llama4_vision": "llama4"}
