@@ -8,6 +8,7 @@ import operator
 from maxtool.architectures.distance_vectors import DistanceVectors, Places
 from maxtool.architectures.encoder_attention import HeadsOfAttention
 from maxtool.architectures.encoder_config import EncoderConfig
+from maxtool.architectures.head_options import head_options
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, ops
 from maxtool.nn import Linear
@@ -28,16 +29,8 @@ class DisentangledAttention(HeadsOfAttention):
 
     def __init__(self, config: EncoderConfig, dtype: DType, vectors: DistanceVectors) -> None:
         hidden, terms = config.hidden_size, config.distance_terms or ()
+        super().__init__(**head_options(config), dtype=dtype)
         self.factor = config.score_scale or config.head_dim**-0.5
-        super().__init__(
-            hidden,
-            config.n_heads,
-            config.head_dim,
-            dtype,
-            qkv_bias=config.qkv_bias,
-            o_bias=config.o_bias,
-            scale=self.factor,
-        )
         is_own = not config.distance_shared
 
         def own(term: str) -> Linear | None:

@@ -12,12 +12,14 @@ from maxtool.architectures.encoder_attention import EncoderAttention, HeadsOfAtt
 from maxtool.architectures.encoder_config import EncoderConfig
 from maxtool.architectures.encoder_views import Views
 from maxtool.architectures.entry import Entry, Limit, Table
+from maxtool.architectures.head_options import head_options
 from maxtool.architectures.mlp import MLPS
 from maxtool.architectures.pooling import pooled
 from maxtool.architectures.pre_norm_layer import PreNormLayer
 from maxtool.architectures.relative_positions import RelativeBias
 from maxtool.architectures.rotary_angles import Angles
 from maxtool.architectures.token_convolution import TokenConvolution
+from maxtool.architectures.token_masks import factors
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
 from maxtool.graph import Tensor, TensorType, ops
@@ -95,7 +97,7 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
         x = self._embedded(input_ids, token_type_ids)
         views = self.views.of(input_ids, attention_mask, self.relative)
         if self.config.blank_padding:
-            x = x * attention_mask.cast(x.dtype).reshape([*attention_mask.shape, 1])
+            x = x * factors(attention_mask)
         embedded = x
         for index, layer in enumerate(self.layers):
             x = layer(x, *views[self.config.has_window(index)])
@@ -210,15 +212,7 @@ def _attention(
 ) -> HeadsOfAttention:
     if vectors is not None:
         return DisentangledAttention(config, dtype, vectors)
-    return EncoderAttention(
-        config.hidden_size,
-        config.n_heads,
-        config.head_dim,
-        dtype,
-        qkv_bias=config.qkv_bias,
-        o_bias=config.o_bias,
-        scale=config.score_scale,
-    )
+    return EncoderAttention(**head_options(config), dtype=dtype)
 
 
 def _norm(config: EncoderConfig) -> LayerNorm:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from maxtool.dtype import DType
+from maxtool.architectures.token_masks import factors
 from maxtool.graph import Tensor, ops
 
 # Where nothing is to be divided by: sentence-transformers' and torch's own least divisors.
@@ -49,8 +49,8 @@ POOLINGS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 def pooled(pooling: str, x: Tensor, attention_mask: Tensor, *, normalize: bool) -> Tensor:
     """One vector ``[batch, hidden]`` for each text, scaled to length 1 if that is asked for."""
-    batch, seq, hidden = x.shape
-    mask = attention_mask.cast(DType.float32).reshape([batch, seq, 1])
+    batch, _, hidden = x.shape
+    mask = factors(attention_mask)
     vector = POOLINGS[pooling](x, mask)
     scaled = of_length_1(vector) if normalize else vector
     return scaled.reshape([batch, hidden])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.encoder_attention import EncoderAttention
 from maxtool.architectures.entry import Table
+from maxtool.architectures.head_options import head_options
 from maxtool.architectures.mlp import MLPS, scaled
 from maxtool.architectures.normalization import applied, stream_norm
 from maxtool.architectures.position_vectors import POSITIONS
@@ -19,15 +20,7 @@ class SourceLayer(Module[[Tensor, Tensor | None], Tensor]):
 
     def __init__(self, config: DecoderConfig, dtype: DType) -> None:
         hidden, inner = config.hidden_size, config.intermediate_size
-        self.attn = EncoderAttention(
-            hidden,
-            config.n_heads,
-            config.head_dim,
-            dtype,
-            qkv_bias=config.qkv_bias,
-            o_bias=config.o_bias,
-            scale=config.score_scale,
-        )
+        self.attn = EncoderAttention(**head_options(config), dtype=dtype)
         self.attn_norm = stream_norm(config)
         self.mlp = MLPS[config.mlp](hidden, inner, config.hidden_act, dtype, config.mlp_bias)
         self.mlp_norm = stream_norm(config)

@@ -8,6 +8,7 @@ import numpy as np
 
 from maxtool.architectures.classifier_head import HEAD_ACTIVATIONS
 from maxtool.architectures.encoder_config import EncoderConfig
+from maxtool.architectures.token_masks import factors
 from maxtool.dtype import DType
 from maxtool.graph import FoldedWeight, Tensor, Weight, ops
 from maxtool.nn import LayerNorm, Module
@@ -38,12 +39,10 @@ class TokenConvolution(Module[[Tensor, Tensor, Tensor], Tensor]):
 
         ``embedded`` is what went into the layer that ``x`` came out of, zeros for padding.
         """
-        batch, seq = attention_mask.shape
-        seen = attention_mask.cast(DType.float32).reshape([batch, seq, 1])
         mixed = ops.conv1d(
             embedded, self.filter, padding=self.reach, groups=self.groups, bias=self.bias
         )
-        return self.norm(x + HEAD_ACTIVATIONS[self.activation](mixed)) * seen
+        return self.norm(x + HEAD_ACTIVATIONS[self.activation](mixed)) * factors(attention_mask)
 
 
 def _features_last(weight: Array) -> Array:

@@ -9,6 +9,12 @@ from maxtool.graph import Tensor, ops
 FAR_BELOW = -1e30
 
 
+def factors(attention_mask: Tensor) -> Tensor:
+    """Factors of tokens, ``[batch, seq, 1]`` in float32: 1, and 0 for padding."""
+    batch, seq = attention_mask.shape
+    return attention_mask.cast(DType.float32).reshape([batch, seq, 1])
+
+
 def shown(attention_mask: Tensor) -> Tensor:
     """A mask that hides padding: bool ``[batch, 1, 1, seq]`` of ``[batch, seq]``, 1 for a token."""
     batch, seq = attention_mask.shape

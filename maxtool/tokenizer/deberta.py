@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from maxtool.errors import ConfigurationError
-from maxtool.tokenizer.special_tokens import content_of
+from maxtool.tokenizer.special_tokens import texts_of
 from maxtool.tokenizer.vocabulary import AddedToken, SentencePiece, Tokenizer, TokenType
 from maxtool.tokenizer.wordpiece import SPECIAL
 
@@ -45,9 +45,7 @@ def of_model(
     """
     if vocabulary.algorithm != "unigram" or vocabulary.byte_fallback:
         raise ConfigurationError("DeBERTa's tokenizer is a unigram model without pieces for bytes")
-    special = {
-        name: content_of(config.get(f"{name}_token")) or token for name, token in SPECIAL.items()
-    }
+    special = texts_of(config, SPECIAL)
     tokens = _tokens(vocabulary, added, special)
     places = {content: number for number, content, _ in tokens}
     lacking = [special[name] for name in ("unk", "cls", "sep") if special[name] not in places]

@@ -16,7 +16,7 @@ import numpy as np
 
 from maxtool.errors import ConfigurationError, MalformedFile
 from maxtool.tokenizer import checks
-from maxtool.tokenizer.special_tokens import content_of
+from maxtool.tokenizer.special_tokens import texts_of
 from maxtool.tokenizer.vocabulary import AddedToken, TokenType, WordPieces, padded
 
 CONTINUES, PHANTOM = "##", "▁"
@@ -50,9 +50,7 @@ def from_vocab(
     if named not in CLASSES:
         return None
     usual, separators = CLASSES[named]
-    special = {
-        name: content_of(config.get(f"{name}_token")) or token for name, token in usual.items()
-    }
+    special = texts_of(config, usual)
     try:
         tokens = tuple(data.decode().removesuffix("\n").replace("\r\n", "\n").split("\n"))
     except UnicodeDecodeError as error:
