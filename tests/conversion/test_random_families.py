@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from maxtool.conversion import Request, convert, prepare
 from maxtool.errors import ConfigurationError
+from tests.data.older_configs import published
 from tests.data.random_configs import (
     FAMILIES,
     GRANTED,
     LONGEST,
     configurations,
     is_supported,
-    published,
 )
 from tests.data.random_families import BY_TENSORS, WITHOUT_GGUF, type_of
 from tests.data.random_layer_input_families import own_tokens

@@ -8,18 +8,17 @@ tests with the ``peers`` extra draw others.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from hypothesis import strategies as st
 
 from tests.data.random_activated_families import ACTIVATED, ACTIVATED_GRANTED
 from tests.data.random_chunked_families import CHUNKED, CHUNKED_GRANTED, CHUNKED_VISION
+from tests.data.random_encoder_families import OF_WORDS
 from tests.data.random_families import (
     FURTHER,
     FURTHER_FACTORS_KEPT,
     FURTHER_GRANTED,
     LISTED,
-    NEWER_ALONE,
     UNSCALED,
 )
 from tests.data.random_latent_families import LATENT, LATENT_GRANTED
@@ -28,7 +27,6 @@ from tests.data.random_layer_input_families import (
     LAYER_INPUTS_GRANTED,
     SAYABLE,
     WHOLE,
-    published_shapes,
 )
 from tests.data.random_options import (
     ACTIVATIONS,
@@ -47,7 +45,6 @@ from tests.data.random_options import (
     rope,
     two_bases,
     usual,
-    without,
 )
 
 
@@ -287,122 +284,8 @@ def _gemma3_vision(draw: Draw) -> Config:
     return {"text_config": text, "vision_config": VISION, "mm_tokens_per_image": 4, **tokens}
 
 
-def _encoder(draw: Draw, **options: st.SearchStrategy[Any]) -> Config:
-    """Sizes that BERT and its kin share."""
-    count = draw(st.integers(2, 4))
-    config = {
-        "vocab_size": draw(st.integers(20, 71)),
-        "num_attention_heads": count,
-        "hidden_size": count * draw(st.integers(2, 5)) * 2,
-        "intermediate_size": draw(st.integers(3, 37)),
-        "num_hidden_layers": draw(st.integers(1, 3)),
-        "max_position_embeddings": draw(st.integers(LONGEST, 64)),
-        "layer_norm_eps": draw(EPS),
-        "type_vocab_size": draw(st.integers(2, 4)),
-    }
-    return config | {key: draw(strategy) for key, strategy in options.items()}
-
-
-def _bert(draw: Draw) -> Config:
-    return _encoder(draw, hidden_act=ACTIVATIONS, pad_token_id=st.integers(0, 5))
-
-
-def _electra(draw: Draw) -> Config:
-    config = _encoder(draw, hidden_act=ACTIVATIONS, pad_token_id=st.integers(0, 5))
-    return config | {"embedding_size": draw(st.sampled_from([config["hidden_size"], 5, 12]))}
-
-
-def _roberta(draw: Draw) -> Config:
-    config = _encoder(draw, hidden_act=ACTIVATIONS, pad_token_id=st.integers(0, 5))
-    longer = config["max_position_embeddings"] + config["pad_token_id"] + 1
-    return config | {"max_position_embeddings": longer, "type_vocab_size": 1}
-
-
-def _distilbert(draw: Draw) -> Config:
-    found = _encoder(draw)
-    return {
-        "vocab_size": found["vocab_size"],
-        "dim": found["hidden_size"],
-        "hidden_dim": found["intermediate_size"],
-        "n_heads": found["num_attention_heads"],
-        "n_layers": found["num_hidden_layers"],
-        "max_position_embeddings": found["max_position_embeddings"],
-        "activation": draw(st.sampled_from(["gelu", "relu"])),
-        "sinusoidal_pos_embds": draw(FLAGS),
-    }
-
-
-def _nomic_bert(draw: Draw) -> Config:
-    table = {"rope_type": "default", "rope_theta": draw(THETAS)}
-    return _encoder(draw) | {"rope_parameters": table}
-
-
-def _modernbert(draw: Draw) -> Config:
-    bases = {"full_attention": draw(THETAS), "sliding_attention": draw(THETAS)}
-    tables = {kind: {"rope_type": "default", "rope_theta": base} for kind, base in bases.items()}
-    config = _encoder(
-        draw,
-        hidden_activation=ACTIVATIONS,
-        attention_bias=FLAGS,
-        mlp_bias=FLAGS,
-        norm_bias=FLAGS,
-        local_attention=WINDOW,
-        classifier_pooling=st.sampled_from(["cls", "mean"]),
-        classifier_bias=FLAGS,
-        classifier_activation=ACTIVATIONS,
-    )
-    layers = draw(st.integers(1, 5))
-    config |= {"num_hidden_layers": layers, "norm_eps": config["layer_norm_eps"]}
-    # Of numbers that mean the same the usual one, which is written for all of them.
-    every = [each for each in (1, 2, 3, 4) if each == 3 or each < layers]
-    listed: Config = {"global_attn_every_n_layers": draw(st.sampled_from(every))}
-    if draw(FLAGS):
-        listed = {"layer_types": kinds(draw, layers)}
-    special = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-    special |= {"cls_token_id": 1, "sep_token_id": 2}
-    kept = without(config, "layer_norm_eps", "type_vocab_size")
-    return kept | listed | special | {"rope_parameters": tables}
-
-
-def _mpnet(draw: Draw) -> Config:
-    config = _encoder(draw, hidden_act=ACTIVATIONS, pad_token_id=st.integers(0, 5))
-    rows = {"relative_attention_num_buckets": draw(st.sampled_from([32, 32, 35]))}
-    longer = {"max_position_embeddings": config["max_position_embeddings"] + 2}
-    return without(config, "type_vocab_size") | longer | rows
-
-
-def _deberta(draw: Draw) -> Config:
-    terms = st.sampled_from([["c2p"], ["p2c"], ["p2c", "c2p"], ["p2c", "c2p"], [], None])
-    config = _encoder(
-        draw,
-        hidden_act=ACTIVATIONS,
-        pad_token_id=st.integers(0, 5),
-        relative_attention=st.sampled_from([True, True, True, False]),
-        pos_att_type=terms,
-        position_buckets=st.sampled_from([-1, 6, 16]),
-        max_relative_positions=st.sampled_from([-1, 12, 30]),
-        share_att_key=FLAGS,
-        norm_rel_ebd=st.sampled_from(["none", "layer_norm", "layer_norm|other"]),
-        position_biased_input=FLAGS,
-        conv_kernel_size=st.sampled_from([0, 0, 3, 5]),
-        conv_groups=st.sampled_from([1, 2]),
-        conv_act=st.sampled_from(["tanh", "gelu", "gelu_new", "relu", "silu"]),
-        type_vocab_size=st.sampled_from([0, 2, 3]),
-    )
-    return config | {"embedding_size": draw(st.sampled_from([config["hidden_size"], 5, 12]))}
-
-
 ENCODERS: Mapping[str, Callable[[Draw], Config]] = {
-    "bert": _bert,
-    "roberta": _roberta,
-    "xlm-roberta": _roberta,
-    "camembert": _roberta,
-    "distilbert": _distilbert,
-    "nomic_bert": _nomic_bert,
-    "modernbert": _modernbert,
-    "electra": _electra,
-    "mpnet": _mpnet,
-    "deberta-v2": _deberta,
+    **OF_WORDS,
     "gemma_embedding": _gemma_embedding,
 }
 """The families that give vectors of tokens, and no logits."""
@@ -549,101 +432,3 @@ def is_supported(config: Config) -> bool:
     )
     rotated = int(dim * table.get("partial_rotary_factor", 1.0))
     return longest * factor >= LONGEST and rotated % 2 == 0
-
-
-def _published_modernbert(older: Config, tables: Config) -> Config:
-    if "global_attn_every_n_layers" in older:
-        older.pop("layer_types")
-    return older | {
-        "global_rope_theta": tables["full_attention"]["rope_theta"],
-        "local_rope_theta": tables["sliding_attention"]["rope_theta"],
-        "layer_norm_eps": older["norm_eps"],
-    }
-
-
-# What transformers writes of experts where Nemotron-H has none, and of tokens further on.
-UNUSED = ("n_routed_experts", "n_shared_experts", "num_experts_per_tok", "moe_intermediate_size")
-UNUSED += ("moe_shared_expert_intermediate_size", "moe_shared_expert_overlap", "norm_topk_prob")
-UNUSED += ("moe_latent_size", "routed_scaling_factor", "n_group", "topk_group")
-UNUSED += ("num_nextn_predict_layers", "mtp_layers_block_type")
-LETTERS = {"linear_attention": "M", "full_attention": "*", "mlp": "-", "moe": "E"}
-
-
-def _published_nemotron_h(older: Config) -> Config:
-    pattern = "".join(LETTERS[kind] for kind in older["layers_block_type"])
-    unused = () if "E" in pattern else UNUSED
-    kept = {key: value for key, value in older.items() if key not in unused}
-    kept.pop("layers_block_type")
-    return kept | {"hybrid_override_pattern": pattern, "num_hidden_layers": len(pattern)}
-
-
-def _published_kimi_linear(older: Config) -> Config:
-    kinds, dense = older.pop("layer_types"), older.pop("mlp_layer_types")
-    listed = {
-        name: [number for number, one in enumerate(kinds, 1) if one == kind]
-        for name, kind in (("full_attn_layers", "full"), ("kda_layers", "linear"))
-        for kind in (f"{kind}_attention",)
-    }
-    names = {
-        "linear_head_dim": "head_dim",
-        "linear_num_heads": "num_heads",
-        "linear_conv_kernel_dim": "short_conv_kernel_size",
-    }
-    sizes = {name: older.pop(key) for key, name in names.items()}
-    first = dense.count("dense")
-    said = {"mlp_layer_types": dense} if dense != sorted(dense) else {}
-    return (
-        older
-        | said
-        | {
-            "head_dim": older["hidden_size"] // older["num_attention_heads"],
-            "first_k_dense_replace": first,
-            "linear_attn_config": listed | sizes,
-            "mla_use_nope": True,
-            "moe_layer_freq": 1,
-            "moe_router_activation_func": "sigmoid",
-            "num_nextn_predict_layers": 0,
-            "rope_scaling": None,
-            "rope_theta": 10000.0,
-            "use_grouped_topk": True,
-        }
-    )
-
-
-def published(newer: Config) -> Config:
-    """The same configuration in the keys of transformers 4, as most checkpoints have it."""
-    older = dict(newer)
-    if older["model_type"] == "kimi_linear":
-        return older if "linear_attn_config" in older else _published_kimi_linear(older)
-    if "layers_block_type" in older and older["model_type"] == "nemotron_h":
-        return _published_nemotron_h(older)
-    if "per_layer_config" in older:
-        return published_shapes(older)
-    if older["model_type"] in NEWER_ALONE:
-        return older
-    table = dict(older.pop("rope_parameters", None) or {})
-    if older["model_type"] == "modernbert" and table:
-        return _published_modernbert(older, table)
-    key = "type"
-    if "full_attention" in table:
-        # Transformers reads no other key of Gemma 3; nor do its published configurations have one.
-        key = "rope_type"
-        older["rope_local_base_freq"] = table["sliding_attention"]["rope_theta"]
-        table = dict(table["full_attention"])
-    if table:
-        theta, share = table.pop("rope_theta"), table.pop("partial_rotary_factor", None)
-        neox = older["model_type"] == "gpt_neox"
-        older["rotary_emb_base" if neox else "rope_theta"] = theta
-        if older["model_type"] == "bamba":  # transformers takes it for granted
-            share = 0.5
-            rotated = older["hidden_size"] // older["num_attention_heads"] // 2
-            older["attn_rotary_emb"] = rotated
-            for name in {"short_factor", "long_factor"} & table.keys():
-                table[name] = (4 * table[name])[: rotated // 2]
-        if share is not None:
-            older["rotary_pct" if neox else "partial_rotary_factor"] = share
-        kind = table.pop("rope_type")
-        older["rope_scaling"] = None if kind == "default" else {**table, key: kind}
-    if "dtype" in older:
-        older["torch_dtype"] = older.pop("dtype")
-    return older

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.data.random_configs import published
+from tests.data.older_configs import published
 
 HERE = Path(__file__).parent
 

@@ -39,6 +39,7 @@ from transformers import (
 from transformers.models.gemma3n import modeling_gemma3n
 
 from maxtool.artifact.original_model import cache_name, positions
+from tests.data.older_configs import published
 from tests.data.random_chunked_families import CHUNKED_VISION
 from tests.data.random_configs import (
     ENCODERS,
@@ -46,7 +47,6 @@ from tests.data.random_configs import (
     RECORDED,
     configurations,
     is_supported,
-    published,
     sayable,
 )
 from tests.data.random_families import AS_PAIRS, WITHOUT_GGUF, type_of

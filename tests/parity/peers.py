@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 
 from maxtool.artifact.original_model import cache_name, positions
 from maxtool.weights.checkpoint import Checkpoint, open_checkpoint
-from tests.data.random_configs import published
+from tests.data.older_configs import published
 from tests.data.random_families import type_of
 
 
