@@ -29,7 +29,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from checkpoints import Shape, machine, make
@@ -200,8 +200,15 @@ def theirs(bench: Path, file: Path, threads: int, env: dict[str, str]) -> Figure
     runs = json.loads(output([*command, "-p", PROMPT, "-n", DECODED, "-r", 2], env))
     names = ["prefill" if each["n_prompt"] else "decode" for each in runs]
     speeds = {name: max(each["samples_ts"]) for name, each in zip(names, runs, strict=True)}
-    start = [*command, "-p", FIRST, "-n", 0, "-r", 1, "--no-warmup"]
+    start = [*command, "-p", FIRST, "-n", 0, "-r", 1, *without_warmup(bench)]
     return speeds | {"start": seconds(start, env)}
+
+
+@cache
+def without_warmup(bench: Path) -> list[str]:
+    """The option for no warm-up, which a fork spells otherwise."""
+    known = subprocess.run([bench, "--help"], capture_output=True, text=True, check=False)
+    return ["--no-warmup"] if "--no-warmup" in known.stdout + known.stderr else ["-w", "0"]
 
 
 def seconds(command: list[object], env: dict[str, str]) -> float:

@@ -135,6 +135,11 @@ class RecordLayout:
         return (1 << sum(plane.bits for plane in self.planes)) - 1
 
     @property
+    def is_quickly_unpacked(self) -> bool:
+        """Return whether quants lie in whole bytes or halves, which takes two operations."""
+        return len(self.planes) == 1 and self.planes[0].bits >= 4
+
+    @property
     def unit(self) -> int:
         """Terms of a unit."""
         return max(LEAST_UNIT, self.planes[0].period)

@@ -12,9 +12,11 @@ import pytest
 from maxtool.compiler.cpu_target import cpu_target
 from maxtool.compiler.kernels.cpu.integer_dot import instruction_set
 from maxtool.compiler.kernels.cpu.linear import linear
-from maxtool.compiler.kernels.cpu.quantized_linear import quantized_linear
+from maxtool.compiler.kernels.cpu.quantized_linear import most_low_rows, quantized_linear
 from maxtool.compiler.kernels.cpu.tile_dot import ROWS
+from maxtool.compiler.quantized_layout import layout_of
 from maxtool.dtype import DType
+from maxtool.quantization import QuantizationEncoding
 from tests.effort import thinned
 
 from .assembly import assembly, inner_loops, loops_with, spills
@@ -63,12 +65,14 @@ def test_products_of_floats(cpu: str, dtype: str, instruction: str) -> None:
     ("cpu", "encoding", "instruction"), thinned(QUANTIZED, QUANTIZED[1], QUANTIZED[5], QUANTIZED[7])
 )
 def test_products_of_integers(cpu: str, encoding: str, instruction: str) -> None:
-    """Tiles of many rows walk an unpacked column block in the shortest of the loops."""
+    """Tiles of many rows walk a column block in the shortest of the loops."""
     target = cpu_target(f"cpu:{cpu}")
     machine = instruction_set(target)
+    layout = layout_of(QuantizationEncoding[encoding])
+    has_panel = most_low_rows(machine, [layout]) is not None
     loops = loops_with(assembly(target, quantized_linear(machine, encoding)), instruction)
     tile = min(loops, key=len)
-    assert count(tile, instruction) % machine.rows == 0
+    assert count(tile, instruction) % (machine.rows if has_panel else machine.few_rows) == 0
     assert not spills(tile, target)
 
 

@@ -15,7 +15,11 @@ from maxtool.compiler.kernels.cpu.epilogue import Output
 from maxtool.compiler.kernels.cpu.experts import ExpertChunks, sorted_choices
 from maxtool.compiler.kernels.cpu.integer_dot import InstructionSet
 from maxtool.compiler.kernels.cpu.quantized_activations import QuantizedRows
-from maxtool.compiler.kernels.cpu.quantized_linear import TILES_PER_TASK, QuantizedResult
+from maxtool.compiler.kernels.cpu.quantized_linear import (
+    TILES_PER_TASK,
+    QuantizedResult,
+    most_low_rows,
+)
 from maxtool.compiler.kernels.cpu.quantized_matrix import QuantizedMatrix
 from maxtool.compiler.quantized_layout import COLUMNS, layout_of
 from maxtool.quantization import QuantizationEncoding
@@ -27,7 +31,10 @@ def quantized_expert_linear(machine: InstructionSet, encoding: str) -> b.PrimFun
     Parameters of the kernel: x[rows, k] float32, w uint8 [experts, *quantized_shape],
     chosen[choices] int64, y[choices, n] float32; see ``expert_linear``.
     """
-    layout, height = layout_of(QuantizationEncoding[encoding]), machine.rows
+    layout = layout_of(QuantizationEncoding[encoding])
+    unpacked = most_low_rows(machine, [layout]) is not None
+    height = machine.rows if unpacked else machine.few_rows
+    multiplying = machine.of_panels if unpacked else machine
     with b.kernel(f"quantized_expert_linear_{encoding.lower()}") as kernel:
         experts, blocks, spans = (kernel.dim(name) for name in ("experts", "blocks", "spans"))
         rows, k, choices, n = (kernel.dim(name) for name in ("rows", "k", "choices", "n"))
@@ -42,8 +49,8 @@ def quantized_expert_linear(machine: InstructionSet, encoding: str) -> b.PrimFun
         sizes = (height, TILES_PER_TASK * height)
         chunks = sorted_choices(chosen, choices, experts, most, sizes)
         single = QuantizedRows(machine, [layout], (b.greatest(rows, 1), k), 1)
-        tiles = QuantizedRows(machine.of_panels, [layout], (b.greatest(most, 1), k), height)
-        work = _QuantizedTasks(matrix, Output(y), x, chunks, single, tiles, per_row)
+        tiles = QuantizedRows(multiplying, [layout], (b.greatest(most, 1), k), height)
+        work = _QuantizedTasks(matrix, Output(y), x, chunks, single, tiles, unpacked, per_row)
         b.each_row(rows, k, lambda row: single.quantize(x, row, [(row,)]))
         with b.when(chunks.count[1] > 0):
             b.each(T.Bind(chunks.count[0]), work.quantize, threads=True)
@@ -61,6 +68,7 @@ class _QuantizedTasks:
     chunks: ExpertChunks
     single: QuantizedRows  # a tile for each row
     tiles: QuantizedRows
+    unpacked: bool  # whether tiles are multiplied with panels
     per_row: b.Expr
 
     def source(self, choice: b.Expr) -> b.Expr:
@@ -90,7 +98,9 @@ class _QuantizedTasks:
 
         def many() -> None:
             first, count = b.index(self.chunks.tile[c]), b.index(b.ceildiv(rows, self.tiles.rows))
-            tiles = self.tiles, first, count
-            result.tiles_block(tiles, block, lambda row: self.chunks.order[start + row], rows)
+            tiles, order = (self.tiles, first, count), self.chunks.order
+            result.tiles_block(
+                tiles, block, lambda row: order[start + row], rows, unpacked=self.unpacked
+            )
 
         b.either(rows == 1, single, many)

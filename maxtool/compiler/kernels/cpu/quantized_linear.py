@@ -1,12 +1,13 @@
 """x @ w.T with quantized weights: products of integers, scaled once for several terms.
 
-A few rows read each weight as it is, and unpack it in registers. For many a block of 16 columns is
-unpacked once into bytes (a panel), and all row tiles walk it.
+A few rows read each weight as it is, and unpack it in registers: low tiles. So do many where that
+is quick; otherwise a block of 16 columns is unpacked once into bytes (a panel), and all row tiles
+walk it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -29,8 +30,10 @@ from maxtool.quantization import QuantizationEncoding
 
 # Row tiles that one task multiplies with a panel: unpacking it costs as much as one or two.
 TILES_PER_TASK = 32
-# Low tiles that unpack the same weights, at most.
+# Low tiles that unpack the same weights, at most; and where a vector is as wide as a column block:
+# then four rows take as long for each of them as twelve with a panel.
 LOW_TILES = 2
+WIDE_LOW_TILES = 4
 
 # Quantized rows, the first of their tiles to take, and how many.
 Tiles: TypeAlias = tuple[QuantizedRows, b.Expr, b.Expr]
@@ -169,15 +172,19 @@ class _Products:
 
     def several_rows(self) -> None:
         """Products by low tiles of a few rows, or by tiles that share a panel."""
-        rows, few = self.x.shape[0], self.machine.few_rows
+        most = most_low_rows(self.machine, self.layouts)
+        if most is None:
+            self.many_rows(unpacked=False)
+            return
         b.either(
-            rows <= LOW_TILES * few,
-            lambda: self.many_rows(few, unpacked=False),
-            lambda: self.many_rows(self.machine.rows, unpacked=True),
+            self.x.shape[0] <= most,
+            lambda: self.many_rows(unpacked=False),
+            lambda: self.many_rows(unpacked=True),
         )
 
-    def many_rows(self, height: int, *, unpacked: bool) -> None:
+    def many_rows(self, *, unpacked: bool) -> None:
         """Quantize x by tiles, then multiply them by column blocks on all threads."""
+        height = self.machine.rows if unpacked else self.machine.few_rows
         rows, k = self.x.shape
         tiles = T.Bind(b.ceildiv(rows, height))
         machine = self.machine.of_panels if unpacked else self.machine
@@ -204,6 +211,19 @@ class _Products:
             )
 
         each_task([chunks * result.first.blocks for result in self.results], multiply)
+
+
+def most_low_rows(machine: InstructionSet, layouts: Iterable[RecordLayout]) -> int | None:
+    """Return how many rows low tiles multiply faster than a panel does; None if any number.
+
+    With AVX-512 low tiles of Q4_0, Q8_0 and Q4_K take 0.55 to 0.6 times as long for 16 rows, 0.8
+    times for 32 and 0.9 to 0.98 for 512; of Q6_K, Q5_K and Q3_K 0.65 to 0.83 times, 0.91 to 1.15
+    and 1.03 to 1.37 (Zen 4, one thread).
+    """
+    if machine.matrices is not None or machine.narrow.lanes < COLUMNS:
+        return LOW_TILES * machine.few_rows
+    quick = all(layout.is_quickly_unpacked for layout in layouts)
+    return None if quick else WIDE_LOW_TILES * machine.few_rows
 
 
 def quantized_linear(machine: InstructionSet, encoding: str, bias: bool = False) -> b.PrimFunc:
