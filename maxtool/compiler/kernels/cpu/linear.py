@@ -39,13 +39,20 @@ MANY = 1 << 20
 # Chunks of rows that are enough for threads to have as much work each as with column blocks.
 CHUNKS = 4
 
+# Low tiles are worth it where they have at most 8 of 9 rows that others would have: theirs take a
+# little longer.
+SAVED = 8
+
 # Rows packed into tiles [tiles, steps, mr], the first tile to take, and how many: at most as above.
 Tiles: TypeAlias = tuple[b.Buffer, b.Expr, b.Expr]
 
 # The same, and the tile to take.
 PackedRows: TypeAlias = tuple[b.Buffer, b.Expr]
 
-# Independent sums that hide the latency of a multiply-add when there is one row.
+# Rows of a tile at least: they are packed in squares.
+LEAST = 4
+
+# Independent sums that hide the latency of a multiply-add when there are few rows.
 CHAINS = 8
 
 
@@ -76,6 +83,11 @@ class LinearKernel:
     def vectors(self) -> int:
         """Vectors in a row of a column block."""
         return self.tile.nr // self.tile.width
+
+    @property
+    def low(self) -> LinearKernel:
+        """The same with low tiles, which pad few rows less: as low as latency allows."""
+        return replace(self, tile=replace(self.tile, mr=max(LEAST, CHAINS // self.vectors)))
 
     @property
     def steps(self) -> b.Expr:
@@ -144,15 +156,36 @@ class LinearKernel:
         rows = [(*self.at, source) for source in sources]
         subroutines.call(_pack_tile, [packed], t, self.dot, self.x, rows)
 
-    def tile_sums(self, tiles: Tiles, j: b.Expr) -> b.Buffer:
-        """Some row tiles times one column block, ``BLOCK`` steps at a time: [tiles, mr, nr]."""
+    def tile_sums(self, tiles: Tiles, j: b.Expr, is_low: b.Expr | None) -> b.Buffer:
+        """Some row tiles times one column block, ``BLOCK`` steps at a time: [tiles, mr, nr].
+
+        Those of low tiles, if they may be low and are, have fewer rows.
+        """
         packed, first, count = tiles
         sums = b.scratch((TILES_PER_TASK, self.tile.mr, self.tile.nr))
         pieces = b.greatest(b.ceildiv(self.steps, BLOCK), 1)  # without terms the sums are zeros
         with T.serial(pieces) as piece, T.serial(count) as t:
             places = b.index(piece * BLOCK), b.index(t)
-            subroutines.call(_multiply_tile, [sums], self, (packed, first + t), j, places)
+
+            def multiply(product: LinearKernel) -> None:
+                subroutines.call(_multiply_tile, [sums], product, (packed, first + t), j, places)
+
+            self.by_height(is_low, multiply)
         return sums
+
+    def height(self, is_low: b.Expr | None) -> b.Expr:
+        """Rows of a tile: a sum, as passes try each case of a selection wherever it is used."""
+        high = b.integer(self.tile.mr)
+        if is_low is None:
+            return high
+        return high - T.Cast("int64", is_low) * (self.tile.mr - self.low.tile.mr)
+
+    def by_height(self, is_low: b.Expr | None, do: Callable[[LinearKernel], None]) -> None:
+        """Do something with tiles of either height."""
+        if is_low is None:
+            do(self)
+        else:
+            b.either(is_low, lambda: do(self.low), lambda: do(self))
 
     def add_step(self, registers: b.Registers, rows: PackedRows, j: b.Expr, step: b.Expr) -> None:
         """Add the products of a step to a register tile of sums."""
@@ -226,17 +259,22 @@ class Result:
         self.output.store_row(sums, j, target, self.first.block_size)
 
     def tiles_block(
-        self, tiles: Tiles, j: b.Expr, target: Callable[[b.Expr], b.Expr], rows: b.Expr
+        self,
+        tiles: Tiles,
+        j: b.Expr,
+        target: Callable[[b.Expr], b.Expr],
+        rows: b.Expr,
+        is_low: b.Expr | None = None,
     ) -> None:
         """Some row tiles times one column block of each product.
 
         ``target`` says which row of the result each row of the tiles is, counted from the first of
         them; of these there are ``rows``.
         """
-        sums = [product.tile_sums(tiles, j) for product in self.products]
-        mr = self.first.tile.mr
-        with T.serial(tiles[2]) as t, T.serial(b.integer(mr)) as r:
-            row = b.index(t * mr + r)
+        sums = [product.tile_sums(tiles, j, is_low) for product in self.products]
+        height = self.first.height(is_low)
+        with T.serial(tiles[2]) as t, T.serial(height) as r:
+            row = b.index(t * height + r)
             with b.when(row < rows):
                 here = [(buffer, (t, r)) for buffer in sums]
                 self.output.store_row(here, j, b.index(target(row)), self.first.block_size)
@@ -259,14 +297,22 @@ def _one_row(results: Sequence[Result], batch: Sequence[b.Expr]) -> None:
 def _many_rows(results: Sequence[Result], batch: Sequence[b.Expr]) -> None:
     """Repack x into tiles of mr rows, then multiply tile by block on all threads."""
     one = results[0].first
-    mr, rows = one.tile.mr, one.rows
-    tiles = T.Bind(b.ceildiv(rows, mr))
+    rows = one.rows
+    is_low = T.Bind(_are_low_tiles_fewer(one))
+    height = T.Bind(one.height(is_low))
+    tiles = T.Bind(b.ceildiv(rows, height))
     everything = T.Bind(prod(batch, start=tiles))
     packed = one.packed(everything)
 
     def pack(i: b.Expr) -> None:
         here, _, t = results[0].of_batch(batch, i, tiles)
-        here.first.pack_tile(packed, i, [b.index(b.least(t * mr + r, rows - 1)) for r in range(mr)])
+
+        def copy(product: LinearKernel) -> None:
+            own = range(product.tile.mr)
+            sources = [b.index(b.least(t * height + r, rows - 1)) for r in own]
+            product.pack_tile(packed, i, sources)
+
+        here.first.by_height(is_low, copy)
 
     b.each(everything, pack, threads=True)
     chunks = T.Bind(b.ceildiv(tiles, TILES_PER_TASK))
@@ -280,11 +326,19 @@ def _many_rows(results: Sequence[Result], batch: Sequence[b.Expr]) -> None:
         chunk = b.index(T.Select(by_rows, b.quotient(task, blocks), b.remainder(task, chunks)))
         first = b.index(b.quotient(chunk * tiles, chunks))
         count = b.index(b.quotient((chunk + 1) * tiles, chunks) - first)
-        start = b.index(first * mr)
+        start = b.index(first * height)
         own = packed, b.index(at * tiles + first), count
-        here.tiles_block(own, j, lambda row: start + row, b.index(rows - start))
+        here.tiles_block(own, j, lambda row: start + row, b.index(rows - start), is_low)
 
     each_task([prod(batch, start=count) for count in tasks], multiply)
+
+
+def _are_low_tiles_fewer(product: LinearKernel) -> b.Expr:
+    """Return whether so many fewer rows are padded in low tiles that they are faster."""
+    low, high = (
+        b.ceildiv(product.rows, each.tile.mr) * each.tile.mr for each in (product.low, product)
+    )
+    return low * (SAVED + 1) <= high * SAVED
 
 
 def _stay_with_rows(product: LinearKernel, chunks: b.Expr) -> b.Expr:
