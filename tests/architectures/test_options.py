@@ -142,6 +142,13 @@ CASES: dict[str, dict[str, Any]] = {
         "expert_layers": LAYERS,
         "hidden_act": "gelu_tanh",
     },
+    "sparsemixer": {
+        "n_experts": 6,
+        "n_experts_used": 3,
+        "expert_scores": "sparsemixer",
+        "expert_jitter": 0.4,
+        "norm_topk": False,
+    },
     "shares as they are": {
         "n_experts": 3,
         "n_experts_used": 2,
