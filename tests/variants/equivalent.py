@@ -43,6 +43,9 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "mamba drop expect/gguf/{arch}.ssm.dt_b_c_rms",
         "falcon_mamba drop expect/gguf*",
     ),
+    "transformers' classes of such models take it for granted": (
+        "_seq2seq drop constants/hf/is_encoder_decoder",
+    ),
     "tests/conversion/test_seq2seq.py has files of both, and of one alone": ("umt5 * match/gguf*",),
     "llama.cpp's converter writes it in every file": ("mt5 drop config/start_token/optional",),
     "published configurations have the other of its two spellings": (
