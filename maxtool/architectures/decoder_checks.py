@@ -28,6 +28,7 @@ POSITIVE = (
     "vocab_size hidden_size n_layers context_length"
     " rotary_dim rope_theta rope_factor rope_original_context rope_low_freq_factor"
     " rope_high_freq_factor rope_beta_fast rope_beta_slow rope_attention_factor rope_local_theta"
+    " rope_long_attention_factor"
     " sliding_window attention_scale attention_softcap logits_softcap embed_scale residual_scale"
     " logits_scale qkv_clip temperature temperature_context n_experts n_experts_used expert_size"
     " expert_groups expert_groups_used expert_scale swiglu_limit swiglu_alpha"
@@ -41,7 +42,14 @@ POSITIVE = (
 ATTENTION = ("n_heads", "n_kv_heads", "head_dim")
 NOT_NEGATIVE = (
     *("norm_eps", "position_offset", "position_padding", "rope_mscale", "rope_mscale_all_dim"),
-    *("expert_sum_eps", "latent_eps", "scan_eps", "intermediate_size", "temperature_offset"),
+    *(
+        "expert_sum_eps",
+        "expert_jitter",
+        "latent_eps",
+        "scan_eps",
+        "intermediate_size",
+        "temperature_offset",
+    ),
     *("kv_shared_layers", "active_stream", *ATTENTION),
 )
 
@@ -55,7 +63,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "qk_norm": ("none", "head", "each_head", "plain", "full"),
     "qk_norm_type": ("rms", "layer"),
     "mlp": ("gated", "plain"),
-    "expert_scores": ("softmax", "sigmoid", "sigmoid_of_chosen"),
+    "expert_scores": ("softmax", "sigmoid", "sigmoid_of_chosen", "sparsemixer"),
     "hidden_act": (*ACTS, xielu.NAME),
     "state_act": ACTS,
     "mixer": ("convolution", "delta", "mamba", "selective"),

@@ -7,6 +7,9 @@ from typing import TypeAlias
 
 from maxtool.architectures.decoder_config import DecoderConfig
 
+# Scores by which none are chosen: a router's outputs say which.
+BY_OUTPUTS = ("sigmoid_of_chosen", "sparsemixer")
+
 Rule: TypeAlias = Callable[[DecoderConfig], Iterator[str]]
 
 
@@ -17,10 +20,13 @@ def _experts(config: DecoderConfig) -> Iterator[str]:
         yield f"n_experts_used {config.n_experts_used} is more than n_experts {config.n_experts}"
     if config.mlp != "gated" and config.swiglu_limit is not None:
         yield f"swiglu_limit with mlp {config.mlp!r}: it is for gated experts alone"
-    if config.expert_scores == "sigmoid_of_chosen":
+    if config.expert_scores in BY_OUTPUTS:
+        scores = f"expert_scores {config.expert_scores!r}"
         for name, usual in (("expert_correction", False), ("expert_groups", 1)):
             if getattr(config, name) != usual:
-                yield f"{name} with expert_scores 'sigmoid_of_chosen', by which none are chosen"
+                yield f"{name} with {scores}, by which none are chosen"
+    if config.expert_scores != "sparsemixer" and config.expert_jitter:
+        yield f"expert_jitter with expert_scores {config.expert_scores!r}"
     if config.expert_input_scaled:
         if config.mlp != "gated" or config.swiglu_limit is not None:
             yield "expert_input_scaled is for gated experts alone, without a swiglu_limit"

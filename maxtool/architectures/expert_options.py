@@ -20,9 +20,14 @@ class ExpertOptions(DecoderSizes):
     expert_sum_eps: float = 0.0  # with that, what is added to the sum that they are divided by
     expert_layers: tuple[bool, ...] | None = None  # which layers have experts; all when None
 
-    # What a router makes of its outputs: ``softmax``, ``sigmoid`` of each by itself, or
-    # ``sigmoid_of_chosen``, of those that are chosen by the outputs themselves.
+    # What a router makes of its outputs: ``softmax``, ``sigmoid`` of each by itself,
+    # ``sigmoid_of_chosen``, of those that are chosen by the outputs themselves, or
+    # ``sparsemixer``, for each that is chosen its softmax among those near to it, without those
+    # chosen before (Liu et al. 2024, as they infer).
     expert_scores: str = "softmax"
+    # sparsemixer: outputs are near that are at most so far below the best: twice this, times the
+    # larger of the best and their own magnitude.
+    expert_jitter: float = 0.0
     # Whether a number for each expert is added to its score where experts are chosen, and not where
     # what they make is added up.
     expert_correction: bool = False

@@ -22,6 +22,9 @@ def route(
     if config.expert_scores == "sigmoid_of_chosen":
         best, chosen = ops.top_k(logits, config.n_experts_used or 0)
         return _shared_out(ops.sigmoid(best), config), chosen
+    if config.expert_scores == "sparsemixer":
+        _, chosen = ops.top_k(logits, config.n_experts_used or 0)
+        return _shared_out(_among_near(logits, chosen, config), config), chosen
     scores = ops.sigmoid(logits) if config.expert_scores == "sigmoid" else ops.softmax(logits)
     choice = scores if correction is None else scores + correction
     if config.expert_groups > 1:
@@ -39,6 +42,20 @@ def _shared_out(scores: Tensor, config: DecoderConfig) -> Tensor:
         total = ops.sum(scores)
         scores = scores / (total + config.expert_sum_eps if config.expert_sum_eps else total)
     return scores if config.expert_scale == 1 else scores * config.expert_scale
+
+
+def _among_near(logits: Tensor, chosen: Tensor, config: DecoderConfig) -> Tensor:
+    """The softmax of each expert chosen, among those near to it that are not yet chosen."""
+    count, used = int(logits.shape[-1]), int(chosen.shape[-1])
+    numbers = ops.range(0, count, dtype=chosen.dtype, device=logits.device)
+    left, shares = logits, []
+    for place in range(used):
+        best = ops.max(left)
+        reach = ops.maximum(ops.abs(logits), best) * (2 * config.expert_jitter)
+        shares.append(ops.max(ops.softmax(ops.where(best - left > reach, -inf, left))))
+        taken = ops.equal(chosen[..., place : place + 1], numbers)
+        left = ops.where(taken, -inf, left)
+    return ops.concat(shares, axis=-1)
 
 
 def _in_best_groups(scores: Tensor, config: DecoderConfig) -> Tensor:

@@ -67,6 +67,8 @@ def _scaling(config: RopeOptions) -> Iterator[str]:
         yield f"rope_scaling 'yarn' needs a rope_theta above 1, not {config.rope_theta}"
     if config.rope_scaling == "longrope" and config.original_context == 1:
         yield "rope_scaling 'longrope' needs an original context of more than one position"
+    if config.rope_scaling != "longrope" and config.rope_long_attention_factor is not None:
+        yield f"rope_long_attention_factor with rope_scaling {config.rope_scaling!r}"
 
 
 def _pairs(config: RopeOptions) -> Iterator[str]:

@@ -46,6 +46,8 @@ class RopeOptions(DecoderSizes):
     # yarn, longrope: what cosines and sines are multiplied by; None for what the scaling itself
     # suggests.
     rope_attention_factor: float | None = None
+    # longrope: likewise, for sequences longer than the original context; None for the same.
+    rope_long_attention_factor: float | None = None
     # yarn: with the next one, scales the suggested attention factor.
     rope_mscale: float | None = None
     rope_mscale_all_dim: float | None = None  # yarn: see there

@@ -49,6 +49,12 @@ def attention_factor(config: DecoderConfig) -> float:
     return ATTENTION_FACTORS[config.rope_scaling](config) if factor is None else factor
 
 
+def long_attention_factor(config: DecoderConfig) -> float:
+    """Return the factor of cosines and sines of a sequence longer than the original context."""
+    factor = config.rope_long_attention_factor
+    return attention_factor(config) if factor is None else factor
+
+
 def score_factor(config: DecoderConfig) -> float:
     """Return what scores of latent attention are multiplied by besides, for more positions.
 

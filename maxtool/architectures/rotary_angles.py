@@ -89,7 +89,8 @@ class RotaryByLength:
     """Angles that depend on the length of the sequence too: computed anew in each call.
 
     Keys in a cache keep the angles of the call that wrote them, as they do in transformers. Lengths
-    up to ``original`` have the same frequencies, and so have those from ``longest`` on.
+    up to ``original`` have the same frequencies, and so have those from ``longest`` on. Cosines and
+    sines are multiplied by ``factor``, or by ``long_factor`` beyond ``original``.
     """
 
     # The names of tables with a row for each position: the row of a length is the last beyond that.
@@ -102,7 +103,8 @@ class RotaryByLength:
         original: int,
         longest: int,
         frequencies: Callable[[int], Frequencies],
-        factor: float = 1.0,
+        factor: float,
+        long_factor: float,
     ) -> None:
         lengths = range(original, longest + 1)
         self.table = DerivedWeight(
@@ -112,7 +114,7 @@ class RotaryByLength:
             lambda: np.stack([frequencies(length) for length in lengths]),
         )
         self.original = original
-        self.factor = factor
+        self.factor, self.long_factor = factor, long_factor
 
     def angles(self, input_ids: Tensor, position: Tensor) -> Angles:
         """The angles as :meth:`RotaryTable.angles` gives them."""
@@ -122,6 +124,7 @@ class RotaryByLength:
             position,
             original=self.original,
             factor=self.factor,
+            long_factor=self.long_factor,
         )
         return cos, sin, Tensor([0], DType.int32, input_ids.device)
 
@@ -159,4 +162,5 @@ def _scaled(config: DecoderConfig, context: int) -> Rotary:
     if config.rope_scaling not in rope_scaling.BY_LENGTH or context <= original:
         return RotaryTable("rope", dim, context, partial(frequencies, context), factor)
     longest = context if config.rope_scaling == "dynamic" else original + 1
-    return RotaryByLength("rope", dim, original, longest, frequencies, factor)
+    beyond = rope_scaling.long_attention_factor(config)
+    return RotaryByLength("rope", dim, original, longest, frequencies, factor, beyond)

@@ -41,7 +41,8 @@ def from_huggingface(
     tokens: dict[str, object] = {}
     if tokenizer is not None:
         vocabulary = int(plan.config["vocab_size"])
-        tokens = to_gguf(tokenizer, plan.checkpoint.config or {}, vocabulary)
+        architecture = str(keys["general.architecture"])
+        tokens = to_gguf(tokenizer, plan.checkpoint.config or {}, vocabulary, architecture)
     # What a recipe says of tokens is said of SentencePiece models, after their own keys.
     of_tokens = [key for key in keys if key.startswith("tokenizer.") and key != TYPE_COUNT]
     said = {key: keys.pop(key) for key in of_tokens}

@@ -21,15 +21,22 @@ def _rope(x: Array, cos: Array, sin: Array, position: Array) -> Array:
 
 
 def _rope_angles(
-    tokens: Array, table: Array, position: Array, original: int, factor: float
+    tokens: Array,
+    table: Array,
+    position: Array,
+    original: int,
+    factor: float,
+    long_factor: float,
 ) -> tuple[Array, Array]:
     """Cosines and sines of angles in float32, to which transformers rounds them."""
     count = tokens.shape[1]
     positions = position if count == 1 else position[0] + np.arange(count)
-    ends = np.clip(position + (count - original), 0, len(table) - 1)
+    beyond = position + (count - original)
+    factors = np.where(beyond > 0, long_factor, factor)[:, None]
+    ends = np.clip(beyond, 0, len(table) - 1)
     angles = positions.astype(np.float32)[:, None] * table[ends].astype(np.float32)
     angles = angles.astype(np.float64)
-    return np.cos(angles) * factor, np.sin(angles) * factor
+    return np.cos(angles) * factors, np.sin(angles) * factors
 
 
 def _add_positions(x: Array, table: Array, position: Array) -> Array:

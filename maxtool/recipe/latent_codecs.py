@@ -90,8 +90,16 @@ def _depth(values: Values) -> float:
     return math.sqrt(values["n_layers"])
 
 
-def _write_base(value: float, values: Values) -> Raws:
+def _write_depth(value: float | None, values: Values) -> Raws:
+    if value is None:
+        raise Unspellable
+    return (float(f"{value * _depth(values):.15g}"),)
+
+
+def _write_base(value: float | None, values: Values) -> Raws:
     """Write a width, which is a whole number."""
+    if value is None:
+        raise Unspellable
     base = round(value * values["hidden_size"])
     if not base or not same(base / values["hidden_size"], value):
         raise Unspellable
@@ -137,7 +145,7 @@ LATENT_CODECS: Mapping[str, Codec] = {
     ),
     "over_root_of_layers": Codec(
         read=_over(_depth),
-        write=lambda value, values: (float(f"{value * _depth(values):.15g}"),),
+        write=_write_depth,
         types=("float",),
         keys=("float",),
         needs={"n_layers": NUMBER},

@@ -1,12 +1,12 @@
-"""Codecs of rotary positions whose base a fixed number stretches."""
+"""Codecs of rotary positions: a base that a fixed number stretches, factors of long texts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from maxtool.recipe.codec_type import NUMBER, Codec, Raws, Unspellable
-from maxtool.recipe.expressions import Undefined, Values, is_number
+from maxtool.recipe.codec_type import NUMBER, NUMBER_OR_NULL, Codec, Raws, Unspellable
+from maxtool.recipe.expressions import Undefined, Values, is_number, same
 from maxtool.recipe.keys import short
 
 # What transformers calls each scaling.
@@ -48,7 +48,19 @@ def _read_base(raws: Raws, values: Values) -> Any:  # noqa: ANN401
         raise Undefined(f"alpha = {short(alpha)} gives a base that is not finite") from None
 
 
+def _read_long(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Read null where long texts have the factor of short ones."""
+    usual = values["rope_attention_factor"]
+    return None if usual is not None and same(raws[0], usual) else raws[0]
+
+
 ROPE_CODECS: Mapping[str, Codec] = {
+    "long_mscale": Codec(
+        read=_read_long,
+        write=lambda value, values: (values["rope_attention_factor"] if value is None else value,),
+        types=("float",),
+        needs={"rope_attention_factor": NUMBER_OR_NULL},
+    ),
     "stretched_scaling": Codec(
         read=_read_kind,
         write=_write_kind,

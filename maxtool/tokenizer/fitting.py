@@ -85,9 +85,12 @@ def _check_needed(tokenizer: Tokenizer, rows: int, named: Mapping[int, str]) -> 
 def _cut(vocabulary: Vocabulary, rows: int) -> Vocabulary:
     cut = replace(vocabulary, tokens=vocabulary.tokens[:rows], types=vocabulary.types[:rows])
     if isinstance(cut, SentencePiece):
-        return replace(cut, scores=cut.scores[:rows])
-    if isinstance(cut, BytePairs):
-        known = set(cut.tokens)
-        merges = tuple(pair for pair in cut.merges if known.issuperset((*pair, "".join(pair))))
-        return replace(cut, merges=merges)
-    return cut
+        return replace(cut, scores=cut.scores[:rows], merges=_kept(cut))
+    return replace(cut, merges=_kept(cut)) if isinstance(cut, BytePairs) else cut
+
+
+def _kept(vocabulary: SentencePiece | BytePairs) -> tuple[tuple[str, str], ...]:
+    """The merges of tokens that are there."""
+    known = set(vocabulary.tokens)
+    pairs = vocabulary.merges
+    return tuple(pair for pair in pairs if known.issuperset((*pair, "".join(pair))))

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from maxtool.errors import ConfigurationError, MalformedFile
-from maxtool.tokenizer import checks, pretokenization, sentencepiece, wordpiece
+from maxtool.tokenizer import checks, listed_merges, pretokenization, sentencepiece, wordpiece
 from maxtool.tokenizer.vocabulary import BytePairs, SentencePiece, Tokenizer, TokenType, Vocabulary
 
 ROOT = "tokenizer.ggml."
@@ -118,10 +118,16 @@ def _read_byte_pairs(metadata: Mapping[str, object], tokens: tuple[str, ...]) ->
     types = _types(metadata, tokens)
     name = metadata.get(f"{ROOT}pre", "default")
     row = pretokenization.row(str(name))
-    pairs = [tuple(merge.split(" ")) for merge in _strings(metadata, "merges")]
-    _check_merges(pairs, set(tokens))
-    merges = tuple((pair[0], pair[1]) for pair in pairs)
+    merges = _merges(metadata, tokens)
     return BytePairs(tokens, types, merges, str(name)), {}, {"bos": row.add_bos, "eos": False}
+
+
+def _read_listed_merges(metadata: Mapping[str, object], tokens: tuple[str, ...]) -> Read:
+    unknown = _special_ids(metadata).get("unk")
+    columns = tokens, _types(metadata, tokens), _merges(metadata, tokens)
+    vocabulary = listed_merges.from_gguf_columns(*columns, unknown)
+    sentencepiece.check(vocabulary, SOURCE)
+    return vocabulary, {}, {"bos": True, "eos": False}
 
 
 def _read_word_pieces(metadata: Mapping[str, object], tokens: tuple[str, ...]) -> Read:
@@ -136,7 +142,14 @@ READERS: dict[str, Callable[[Mapping[str, object], tuple[str, ...]], Read]] = {
     "t5": partial(_read_sentencepiece, algorithm="unigram"),
     "gpt2": _read_byte_pairs,
     "bert": _read_word_pieces,
+    listed_merges.MODEL: _read_listed_merges,
 }
+
+
+def _merges(metadata: Mapping[str, object], tokens: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    pairs = [tuple(merge.split(" ")) for merge in _strings(metadata, "merges")]
+    _check_merges(pairs, set(tokens))
+    return tuple((pair[0], pair[1]) for pair in pairs)
 
 
 def _check_merges(pairs: Sequence[tuple[str, ...]], tokens: set[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from maxtool.errors import ConfigurationError
-from maxtool.tokenizer import checks, pretokenization, wordpiece
+from maxtool.tokenizer import checks, listed_merges, pretokenization, wordpiece
 from maxtool.tokenizer.gguf import ASSUMED_SPACES, MODELS, ROOT, SOURCE, SPECIAL_KEYS, TEMPLATE
 from maxtool.tokenizer.vocabulary import (
     BytePairs,
@@ -22,19 +22,22 @@ from maxtool.tokenizer.wordpiece import LLAMA_CPP_CLS
 
 
 def to_gguf(
-    tokenizer: Tokenizer, config: Mapping[str, object], vocab_size: int
+    tokenizer: Tokenizer, config: Mapping[str, object], vocab_size: int, architecture: str = ""
 ) -> dict[str, object]:
     """The keys that describe a tokenizer, typed as :func:`maxtool.weights` writers expect.
 
     The model's ``config.json`` gives special ids that the tokenizer does not name; those that are
     not a token's are left out. The vocabulary is padded to ``vocab_size``, the embedding's rows.
+    It depends on the ``architecture`` in which form llama.cpp takes a SentencePiece model.
     """
     vocabulary = tokenizer.vocabulary
     if vocabulary is None:
         what = "GGUF output knows SentencePiece, byte-level BPE and BERT's WordPiece"
         raise ConfigurationError(what)
+    lists_merges = isinstance(vocabulary, SentencePiece) and architecture == listed_merges.MODEL
     if isinstance(vocabulary, SentencePiece):
-        columns = _sentencepiece_columns(vocabulary.extended(tokenizer.added, vocab_size))
+        make = listed_merges.gguf_columns if lists_merges else _sentencepiece_columns
+        columns = make(vocabulary.extended(tokenizer.added, vocab_size))
     elif isinstance(vocabulary, WordPieces):
         columns = wordpiece.gguf_columns(vocabulary, vocab_size)
     else:
@@ -49,6 +52,8 @@ def to_gguf(
         columns, spaces = columns | spaces, {}  # where llama.cpp's converter has them
     columns |= {SPECIAL_KEYS[name]: np.uint32(i) for name, i in ids.items() if name in SPECIAL_KEYS}
     columns |= {f"add_{name}_token": flag for name, flag in tokenizer.add.items()}
+    if lists_merges and "bos" not in tokenizer.add:  # llama.cpp puts it before every text
+        spaces["add_bos_token"] = True
     return {**_keys(columns), **_template_keys(tokenizer.chat_templates), **_keys(spaces)}
 
 

@@ -154,8 +154,8 @@ def write_hf(tokenizer: Tokenizer, folder: Path) -> list[Path]:
     """Write the tokenizer's files into a folder; the paths written.
 
     What came from a Hugging Face folder is written as it stood. A SentencePiece vocabulary from
-    GGUF becomes a ``tokenizer.model``, any but its BPE a ``tokenizer.json``, with a
-    ``tokenizer_config.json``.
+    GGUF becomes a ``tokenizer.model``, any but its BPE a ``tokenizer.json``, alone where merges are
+    listed, with a ``tokenizer_config.json``.
     """
     files = dict(tokenizer.files) or _made(tokenizer)
     paths = [folder / name for name in files]
@@ -170,7 +170,7 @@ def _made(tokenizer: Tokenizer) -> dict[str, bytes]:
         raise ConfigurationError("this tokenizer has no form in a Hugging Face folder")
     config = json.dumps(_config(tokenizer), indent=2, ensure_ascii=False).encode() + b"\n"
     files = {"tokenizer_config.json": config}
-    if isinstance(vocabulary, SentencePiece):
+    if isinstance(vocabulary, SentencePiece) and not _lists_merges(vocabulary):
         model = sentencepiece.serialize(vocabulary, tokenizer.special_ids)
         files = {"tokenizer.model": model, **files}
     if not _is_llama(vocabulary):
@@ -180,7 +180,13 @@ def _made(tokenizer: Tokenizer) -> dict[str, bytes]:
 
 def _is_llama(vocabulary: Vocabulary | None) -> bool:
     """Return whether Llama's tokenizer class reads a vocabulary from a ``tokenizer.model``."""
-    return isinstance(vocabulary, SentencePiece) and vocabulary.algorithm == "bpe"
+    is_bpe = isinstance(vocabulary, SentencePiece) and vocabulary.algorithm == "bpe"
+    return is_bpe and not _lists_merges(vocabulary)
+
+
+def _lists_merges(vocabulary: Vocabulary | None) -> bool:
+    """Return whether a file listed the merges of a SentencePiece model."""
+    return isinstance(vocabulary, SentencePiece) and bool(vocabulary.merges)
 
 
 def _config(tokenizer: Tokenizer) -> dict[str, object]:

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from maxtool.errors import MalformedFile
-from maxtool.tokenizer import checks, pretokenization, sentencepiece, unigram, wordpiece
+from maxtool.tokenizer import checks, pretokenization, unigram, wordpiece
 from maxtool.tokenizer.fitting_json import pair_of, tokens_of
 from maxtool.tokenizer.hostile import find_problem
+from maxtool.tokenizer.listed_merges import ranked
 from maxtool.tokenizer.vocabulary import AddedToken, BytePairs, SentencePiece, TokenType, Vocabulary
 from maxtool.weights.jsonfile import parse_object
 
@@ -112,7 +113,6 @@ def _bpe(
     return BytePairs(tokens, types, merges, name, reason)
 
 
-MERGED = (TokenType.NORMAL, TokenType.USER_DEFINED)
 _AFFIXES = ("continuing_subword_prefix", "end_of_word_suffix", "dropout")
 
 
@@ -143,26 +143,13 @@ def _sentencepiece(
     types: tuple[TokenType, ...],
     merges: tuple[tuple[str, str], ...],
 ) -> SentencePiece:
-    """The SentencePiece model that merges in the same order: the score is minus the rank."""
-    ranks: dict[str, int] = {}
-    for rank, (left, right) in enumerate(merges):
-        ranks.setdefault(left + right, rank)
-    kinds = tuple(
-        TokenType.BYTE if sentencepiece.is_byte(token) else token_type
-        for token, token_type in zip(tokens, types, strict=True)
-    )
-    lowest = float(len(merges))
-    scores = tuple(
-        -float(ranks.get(token, lowest)) if kind in MERGED else 0.0
-        for token, kind in zip(tokens, kinds, strict=True)
-    )
+    """The SentencePiece model that a file with byte fallback is."""
     parts = json.dumps([root.get("normalizer"), root.get("pre_tokenizer")])
     everywhere = '"Prepend"' in parts or '"always"' in parts
-    return SentencePiece(
-        "bpe",
+    return ranked(
         tokens,
-        scores,
-        kinds,
+        types,
+        merges,
         add_dummy_prefix=everywhere or '"first"' in parts,
         prefix_everywhere=everywhere,
     )

@@ -75,9 +75,12 @@ def to_json(tokenizer: Tokenizer) -> str:
 def merges(vocabulary: SentencePiece) -> list[tuple[str, str]]:
     """Every way to cut a normal piece into two normal pieces, the highest score first.
 
+    Or the pairs that a file lists.
     Refuse a piece with a character that is no piece: SentencePiece can build it, the library
     cannot.
     """
+    if vocabulary.merges:
+        return [*vocabulary.merges]
     rows = zip(vocabulary.tokens, vocabulary.scores, vocabulary.types, strict=True)
     scores = {piece: score for piece, score, token_type in rows if token_type is TokenType.NORMAL}
     lost = [p for p in scores if len(p) > 1 and not all(character in scores for character in p)]

@@ -54,6 +54,8 @@ class SentencePiece:
     remove_extra_whitespaces: bool = False
     charsmap: bytes = b""
     prefix_everywhere: bool = False
+    # Pairs in the order in which they are merged, where a file lists them.
+    merges: tuple[tuple[str, str], ...] = ()
 
     @property
     def byte_fallback(self) -> bool:

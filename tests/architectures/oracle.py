@@ -277,6 +277,9 @@ class Oracle:
         share = np.exp(scores - scores.max())
         by_itself = c.expert_scores in ("sigmoid", "sigmoid_of_chosen")
         share = 1 / (1 + np.exp(-scores)) if by_itself else share / share.sum()
+        if c.expert_scores == "sparsemixer":
+            share = np.array([self._sparsemixer(scores, one) for one in range(len(scores))])
+            return share, np.argsort(-scores, kind="stable")[: c.n_experts_used]
         choice = share + (self.w[f"{at}mlp.correction"] if c.expert_correction else 0)
         if c.expert_groups > 1:
             groups = choice.reshape(c.expert_groups, -1)
@@ -285,6 +288,14 @@ class Oracle:
             groups[best[c.expert_groups_used :]] = -np.inf
             choice = groups.reshape(-1)
         return share, np.argsort(-choice, kind="stable")[: c.n_experts_used]
+
+    def _sparsemixer(self, scores: Array, one: int) -> float:
+        """The share of an expert, if all that are better are chosen before it."""
+        order = np.argsort(-scores, kind="stable").tolist()
+        rest = scores[order[order.index(one) :]]
+        scale = np.maximum(np.abs(rest), rest[0])
+        near = rest[(rest[0] - rest) <= 2 * self.c.expert_jitter * scale]
+        return float(1 / np.exp(near - rest[0]).sum())
 
     def _attention(self, layer: int, x: Array) -> Array:
         c, at = self.c, f"layers.{layer}.attn."

@@ -122,6 +122,14 @@ def test_what_a_scaling_needs(changes: dict[str, Any], found: list[str]) -> None
             {"rope_scaling": "longrope", "rope_original_context": 1},
             "rope_scaling 'longrope' needs an original context of more than one position",
         ),
+        (
+            {"rope_long_attention_factor": 1.2},
+            "rope_long_attention_factor with rope_scaling 'none'",
+        ),
+        (
+            {"n_experts": 2, "n_experts_used": 1, "expert_jitter": 0.1},
+            "expert_jitter with expert_scores 'softmax'",
+        ),
         ({"rope_short_factors": (1.0, -1.0)}, "rope_short_factors has -1.0"),
         ({"rope_long_factors": (1.0,) * 3}, "rope_long_factors has 3 values, not 2"),
         (

@@ -142,6 +142,13 @@ CASES: dict[str, dict[str, Any]] = {
         "expert_layers": LAYERS,
         "hidden_act": "gelu_tanh",
     },
+    "sparsemixer": {
+        "n_experts": 6,
+        "n_experts_used": 3,
+        "expert_scores": "sparsemixer",
+        "expert_jitter": 0.4,
+        "norm_topk": False,
+    },
     "shares as they are": {
         "n_experts": 3,
         "n_experts_used": 2,
@@ -381,6 +388,11 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
     }
     if chosen["position"] == "sinusoidal":
         result["hidden_size"] = max(4, result["hidden_size"])
+    if chosen["position"] == "relative":
+        buckets = draw(st.integers(4, 9))
+        result |= {"attention_softcap": None, "sliding_window": None, "relative_buckets": buckets}
+        result |= {"relative_distance": draw(st.integers(buckets // 2 + 1, 16))}
+        result |= {"relative_each": draw(st.booleans())}
     if result["sliding_window"] is not None:
         result |= {"sliding_layers": draw(layers), "chunked_window": draw(st.booleans())}
         if chosen["position"] == "rope":
@@ -407,6 +419,8 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
         result |= {"n_experts": experts, "n_experts_used": used, "expert_layers": draw(layers)}
         result |= {"norm_topk": draw(st.booleans()), "expert_size": draw(st.integers(1, 30))}
         result |= {"expert_input_scaled": draw(st.booleans())}
+        if chosen["expert_scores"] == "sparsemixer":
+            result |= {"expert_jitter": draw(st.floats(0, 0.5))}
     return result
 
 
@@ -414,7 +428,9 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
 @given(options(), st.integers(0, 9))
 @settings(max_examples=8)
 def test_any_options_that_go_together(found: dict[str, Any], seed: int) -> None:
-    check(DecoderConfig(**CONFIG | found), seed, without_cache=True)
+    config = DecoderConfig(**CONFIG | found)
+    assert problems(config) == []
+    check(config, seed, without_cache=True)
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,20 @@ def test_angles_that_depend_on_the_length(options: dict[str, Any], lengths: int)
         np.testing.assert_allclose(sin.to_numpy(), np.sin(angle) * factor, atol=3e-6)
 
 
+def test_a_factor_of_its_own_beyond_the_original_context() -> None:
+    options = {"rope_scaling": "longrope", "rope_original_context": 4}
+    options |= dict.fromkeys(("rope_short_factors", "rope_long_factors"), (1.0, 2.0))
+    factors = {"rope_attention_factor": 1.5, "rope_long_attention_factor": 0.5}
+    rotary = make_rotaries(configuration(options | factors), 12)[False]
+    assert isinstance(rotary, RotaryByLength)
+    rotary.table.bind(rotary.table.to_numpy())
+    for position, factor in ((3, 1.5), (4, 0.5)):
+        place = Tensor([position], DType.int32)
+        cos, sin, _ = rotary.angles(Tensor(np.zeros((1, 1), np.int64)), place)
+        length = np.hypot(cos.to_numpy(), sin.to_numpy())
+        np.testing.assert_allclose(length, np.full((1, 2), factor), rtol=1e-5)
+
+
 def test_within_the_original_context_the_length_changes_nothing() -> None:
     config = configuration({"rope_scaling": "dynamic", "rope_factor": 4.0})
     assert isinstance(make_rotaries(config, 16)[False], RotaryTable)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.data.random_activated_families import ACTIVATED, ACTIVATED_GRANTED
 from tests.data.random_chunked_families import CHUNKED, CHUNKED_GRANTED, CHUNKED_VISION
 from tests.data.random_encoder_families import OF_WORDS
+from tests.data.random_expert_families import sayable_phimoe
 from tests.data.random_families import (
     FURTHER,
     FURTHER_FACTORS_KEPT,
@@ -408,6 +409,8 @@ def sayable(model_type: str, config: Config) -> Config:
         config["layers_block_type"] = ["moe" if kind == "mlp" else kind for kind in kinds]
     if model_type in SAYABLE:
         config = SAYABLE[model_type](config)
+    if model_type == "phimoe":
+        config = sayable_phimoe(config)
     if model_type == "dbrx":
         config["ffn_config"] = config["ffn_config"] | {"ffn_act_fn": {"name": "silu"}}
     if model_type == "phi":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 from hypothesis import strategies as st
@@ -9,11 +10,16 @@ from hypothesis import strategies as st
 from tests.data.random_dense_families import exaone4, hunyuan
 from tests.data.random_options import (
     FLAGS,
+    LONGEST,
+    THETAS,
     WINDOW,
     WINDOWS,
     Config,
     Draw,
+    common,
+    heads,
     kinds,
+    longrope,
     partial,
     quotient,
     renamed,
@@ -178,6 +184,41 @@ def _exaone_moe(draw: Draw) -> Config:
     return renamed(config, names) | ({"mlp_layer_types": listed} if draw(FLAGS) else {})
 
 
+def _phimoe(draw: Draw) -> Config:
+    """Within the original context, or with factors that are the same beyond it.
+
+    Transformers keeps the short factors for longer texts, too; the published code does not.
+    """
+    config = common(draw) | heads(draw) | {"sliding_window": draw(WINDOWS)}
+    config |= {name: draw(FLAGS) for name in ("attention_bias", "lm_head_bias")}
+    config |= {"router_jitter_noise": draw(st.sampled_from([0.01, 0.05, 0.3]))}
+    config |= {"num_local_experts": draw(st.integers(2, 6)), "num_experts_per_tok": 2}
+    table: Config = {"rope_type": "default", "rope_theta": draw(THETAS)}
+    original = draw(st.integers(LONGEST, 60))
+    if draw(FLAGS):
+        factors = longrope(draw, config["head_dim"] // 2)
+        if draw(FLAGS):
+            original = factors["original_max_position_embeddings"]
+            factors["long_factor"] = factors["short_factor"]
+        kept = {name: factors[name] for name in ("short_factor", "long_factor")}
+        scales = {f"{name}_mscale": draw(st.floats(0.5, 2.0)) for name in ("short", "long")}
+        kept |= {"original_max_position_embeddings": original}
+        table = table | {"rope_type": "longrope"} | kept | scales
+    return config | {"rope_parameters": table, "original_max_position_embeddings": original}
+
+
+def sayable_phimoe(config: Config) -> Config:
+    """Heads of the usual size, and what cosines and sines are multiplied by, as contexts say it."""
+    size = config["num_attention_heads"] * config["head_dim"]
+    config = without(config | {"hidden_size": size}, "head_dim")
+    table, original = config["rope_parameters"], config["original_max_position_embeddings"]
+    if table["rope_type"] == "default":
+        return config
+    stretch = config["max_position_embeddings"] / original
+    scale = math.sqrt(1 + math.log(stretch) / math.log(original)) if stretch > 1 else 1.0
+    return config | {"rope_parameters": table | {"short_mscale": scale, "long_mscale": scale}}
+
+
 WITH_EXPERTS: Mapping[str, Callable[[Draw], Config]] = {
     "olmoe": _olmoe,
     "qwen2_moe": _qwen2_moe,
@@ -193,4 +234,5 @@ WITH_EXPERTS: Mapping[str, Callable[[Draw], Config]] = {
     "hunyuan_v1_moe": _hunyuan_moe,
     "ernie4_5_moe": _ernie4_5_moe,
     "exaone_moe": _exaone_moe,
+    "phimoe": _phimoe,
 }

@@ -67,6 +67,7 @@ FURTHER_GRANTED: Mapping[str, Config] = {
     "lfm2": {"conv_bias": False},
     "lfm2_moe": {"conv_bias": False, "use_expert_bias": True, "norm_topk_prob": True}
     | {"routed_scaling_factor": 1.0, "tie_word_embeddings": True},
+    "phimoe": SILU | {"router_jitter_noise": 0.01},
     "ernie4_5_moe": SILU | {"moe_layer_end_index": -1},
     "bloom": {"tie_word_embeddings": True},
     "mpt": {"layer_norm_epsilon": 1e-5, "tie_word_embeddings": True},
@@ -100,7 +101,7 @@ FURTHER_GRANTED: Mapping[str, Config] = {
 }
 # Architectures of llama.cpp that keep the factors of rotary frequencies, and those whose converter
 # writes no scaling, or one in the place of others.
-FURTHER_FACTORS_KEPT = ("arcee", "internlm3", "iquestcoder")
+FURTHER_FACTORS_KEPT = ("arcee", "internlm3", "iquestcoder", "phimoe")
 # Those whose converter writes each layer's kind of attention.
 LISTED = ("exaone4", "exaone_moe", "lfm2", "lfm2_moe", "olmo3", "qwen3_next")
 LISTED += ("qwen3_5_text", "qwen3_5_moe_text", "granitemoehybrid", "granitehybrid")

@@ -84,6 +84,7 @@ ARCHITECTURES = {
     "internlm3": "InternLM3ForCausalLM",
     "iquestcoder": "IQuestCoderForCausalLM",
     "mpt": "MPTForCausalLM",
+    "phimoe": "PhiMoEForCausalLM",
 }
 # What published configurations say and transformers does not write; llama.cpp's converter reads it.
 SAID: dict[str, Config] = {

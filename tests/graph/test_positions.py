@@ -27,15 +27,17 @@ def test_angles_of_any_length() -> None:
     """One function for every length, short of the table, in it and beyond."""
     frequencies = np.random.default_rng(0).uniform(1e-4, 1, (4, 5)).astype(np.float32)
     kinds = [TensorType(I64, ["batch", "seq"]), TensorType(F32, [4, 5]), AT]
-    graph = Graph("angles", lambda t, f, p: ops.rope_angles(t, f, p, original=6, factor=1.5), kinds)
+    options = {"original": 6, "factor": 1.5, "long_factor": 0.7}
+    graph = Graph("angles", lambda t, f, p: ops.rope_angles(t, f, p, **options), kinds)
     for seq, position in ((1, 0), (6, 0), (7, 0), (3, 4), (1, 8), (2, 1000), (300, 100)):
         tokens, at = np.zeros((2, seq), np.int64), np.array([position], np.int32)
         row = frequencies[np.clip(position + seq - 6, 0, 3)]
         places = (position + np.arange(seq)).astype(np.float32)
         angle = (places[:, None] * row).astype(np.float64)  # rounded, as transformers rounds it
+        factor = 0.7 if position + seq > 6 else 1.5
         cos, sin = run(graph, tokens, frequencies, at)
-        np.testing.assert_allclose(cos, np.cos(angle) * 1.5, atol=3e-7)
-        np.testing.assert_allclose(sin, np.sin(angle) * 1.5, atol=3e-7)
+        np.testing.assert_allclose(cos, np.cos(angle) * factor, atol=3e-7)
+        np.testing.assert_allclose(sin, np.sin(angle) * factor, atol=3e-7)
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: dtype.value)

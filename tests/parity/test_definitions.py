@@ -198,7 +198,7 @@ CASES = [
         PLACES[None],
         np.abs(floats(4, 3)),
         POSITION,
-        call=lambda *x: list(ops.rope_angles(*x, original=4, factor=1.5)),
+        call=lambda *x: list(ops.rope_angles(*x, original=4, factor=1.5, long_factor=0.7)),
     ),
     case("add_positions", floats(2, 3, 4), floats(4, 4), POSITION),
     case("cache_write_key", Buffer(floats(2, 4, 8, 6)), HEADS, POSITION),

@@ -42,6 +42,7 @@ VALUES: dict[str, Any] = {
     "sliding_window": 512,
     "sliding_layers": (True, True, False, True, True, False),
     "rope_mscale_all_dim": 0.5,
+    "rope_attention_factor": 1.2345,
     "expert_size": 48,
     "block": "parallel",
     "rope_layers": (True, True, True, False, True, True),
@@ -130,6 +131,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "experts_listed_or_from": FLAGS,
     "stretched_scaling": st.sampled_from(["none", "linear", "dynamic", "llama3", "yarn"]),
     "stretched_base": FACTORS,
+    "long_mscale": st.none() | st.floats(1.5, 9),
     "share_or_rotary_dim": st.integers(1, 16),
     "rotary_dim_and_share": st.integers(1, 16),
     "mup_embedding": st.sampled_from([1.0, 96**0.5]),
@@ -231,7 +233,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
 NULLABLE = ("zero_is_null", "unscaled_attention", "longrope_attention", "window_if_switched")
 NULLABLE += ("labels_by_number", "labels_in_order", "unless_switched_off")
 NULLABLE += ("shared_experts", "shared_in_layers", "shared_experts_and_width")
-NULLABLE += ("width_of_each", "wider_where_shared")
+NULLABLE += ("width_of_each", "wider_where_shared", "long_mscale")
 
 
 def test_every_codec_is_tested() -> None:
@@ -405,8 +407,9 @@ def test_multipliers_of_minicpm3() -> None:
     assert depth.read((1.4,), VALUES) == 1.4 / 6**0.5
     assert depth.write(1.4 / 6**0.5, VALUES) == (1.4,)
     assert base.read((24,), VALUES) == 0.25
-    with pytest.raises(Unspellable):
-        base.write(0.37, VALUES)
+    for codec, value in ((base, 0.37), (base, None), (depth, None)):
+        with pytest.raises(Unspellable):
+            codec.write(value, VALUES)
 
 
 def test_latents() -> None:

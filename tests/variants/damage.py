@@ -14,6 +14,8 @@ from maxtool.recipe.extend import bases
 from maxtool.recipe.recipe_files import recipe_file
 from tests.variants.mutations import Mutation, Table, mutations, swaps
 
+AS_IT_STANDS = load._toml
+
 
 @cache
 def tables(name: str) -> Table:
@@ -51,6 +53,18 @@ def forget() -> None:
     """Let recipes be read anew."""
     load._kept.cache_clear()
     load._matches.cache_clear()
+
+
+@contextmanager
+def whole() -> Iterator[None]:
+    """Have all recipes as they stand inside this block, within damage too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(load, "_toml", AS_IT_STANDS)
+        forget()
+        try:
+            yield
+        finally:
+            forget()
 
 
 @contextmanager

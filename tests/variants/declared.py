@@ -61,6 +61,7 @@ LAST = _sentences("lasttoken", *PARTS)
 READ = {"pooling": "mean", "normalize": True, "max_length": 256}
 BGE, QWEN, GEMMA = "bge-small-en-v1.5", "Qwen3-0.6B", "embeddinggemma-300m"
 NOMIC = "nomic-embed-text-v1"
+MIXER = "Phi-3.5-MoE-instruct"
 DEBERTA = "deberta-v2-xlarge"
 PROMPT = {"config_sentence_transformers.json": {"default_prompt_name": "query", "prompts": {}}}
 
@@ -184,6 +185,13 @@ DECLARED: tuple[Declared, ...] = (
         {"original_max_position_embeddings": None},
         {"rope_original_context": 4096},
     ),
+    Declared(
+        MIXER,
+        {"original_max_position_embeddings": None, "rope_scaling": None, "rope_theta": None},
+        {"rope_original_context": None, "rope_scaling": "none", "rope_theta": 1e6},
+    ),
+    Declared(MIXER, {"num_experts_per_tok": 4}, None),
+    Declared(MIXER, {"rope_scaling": {"type": "linear", "factor": 2.0}}, None),
     Declared("Phi-3-mini-4k", {"rope_scaling": {"type": "linear", "factor": 2.0}}, None),
     Declared(
         "Qwen2.5-7B",

@@ -43,6 +43,9 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "mamba drop expect/gguf/{arch}.ssm.dt_b_c_rms",
         "falcon_mamba drop expect/gguf*",
     ),
+    "transformers' classes of such models take it for granted": (
+        "_seq2seq drop constants/hf/is_encoder_decoder",
+    ),
     "tests/conversion/test_seq2seq.py has files of both, and of one alone": ("umt5 * match/gguf*",),
     "llama.cpp's converter writes it in every file": ("mt5 drop config/start_token/optional",),
     "published configurations have the other of its two spellings": (
@@ -79,6 +82,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     "transformers writes a number where a configuration says null": (
         "bitnet drop config/n_kv_heads/default",
         "minicpm3 drop config/n_kv_heads/default",
+        "phimoe drop config/n_kv_heads/default",
     ),
     "tests/recipe/test_gemma3n.py looks for what is written, and for what is refused": (
         "gemma3n set config/intermediate_size/hf/codec to 'first_width'",
@@ -94,6 +98,9 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     ),
     "of two rules that say why there is no tensor either may be the other": (
         "gemma3n swap weights/gguf/streams.spread.{stream}.weight with *",
+    ),
+    "tests/recipe/test_phimoe.py looks for what is written": (
+        "phimoe swap config/rope_original_context/hf/0 with 1",
     ),
     "tests/recipe/test_minicpm3.py looks for what is written, and for what is refused": (
         "minicpm3 drop config/[qo]*_bias",
@@ -204,6 +211,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     "what several keys say must agree, in whatever order they are read": (
         "apertus swap config/rope_scaling/hf/keys/0 with 1",
         "minicpm3 swap config/rope_scaling/hf/keys/0 with 1",
+        "phimoe swap config/rope_scaling/hf/keys/0 with 1",
         "nomic_bert swap config/rope_theta/hf/1 with 2",
         "modernbert swap config/rope*_theta/hf/0 with 1",
         "* swap config/vocab_size/gguf/keys/* with *",
@@ -263,6 +271,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "apertus drop computed/gguf/rope_factors_*/when*",
         "llama drop computed/gguf/rope_factors_*/when*",
         "phi3 drop computed/gguf/rope_factors_*/when*",
+        "phimoe drop computed/gguf/rope_factors_*/when*",
         "_rotary drop config/rope_attention_factor/gguf/1/when",
     ),
 }

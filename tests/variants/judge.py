@@ -26,11 +26,12 @@ from tests.recipe import test_recorded_keys
 from tests.variants import gguf_files, gguf_keys
 from tests.variants.cases import Case, read
 from tests.variants.crashes import crashes_refuse
+from tests.variants.damage import whole
 from tests.variants.declared import published
 from tests.variants.offered import offered
 from tests.variants.old_files import older, with_head
 from tests.variants.refused import fits
-from tests.variants.rows import DATA, RANDOM, Files, rows, without
+from tests.variants.rows import DATA, RANDOM, Files, Row, rows, without
 
 
 class Judge:
@@ -47,6 +48,8 @@ class Judge:
         self._cases: dict[str, list[Case]] = {}
         self._published: dict[str, Checkpoint] = {}
         self._incomplete: dict[str, dict[str, str]] = {}
+        self._is_wrong: dict[Row, bool] = {}
+        self._known_faults: dict[str, set[str]] = {}
 
     def cases(self, family: str) -> list[Case]:
         """Return the rows of one family."""
@@ -75,17 +78,51 @@ class Judge:
             words: Keys; of configurations that differ in one key only those that differ in one of
                 these are looked at.
         """
+        yield from (wrong for _, wrong in self._faults(family, names, words))
+
+    def evidence(
+        self, family: str, names: Sequence[str], words: frozenset[str] | None
+    ) -> Iterator[str]:
+        """The same of damaged recipes, without what the recipes as they stand show, too."""
+        for case, wrong in self._faults(family, names, words):
+            if not (self._stands_wrong(case) if case else wrong in self._faults_of_file(family)):
+                yield wrong
+
+    def _faults(
+        self, family: str, names: Sequence[str], words: frozenset[str] | None
+    ) -> Iterator[tuple[Case | None, str]]:
+        """Return the problems, each with the case that it is of, if it is of one."""
         try:
             with crashes_refuse():
                 recipes = {name: load_recipe(name) for name in names}
         except MaxtoolError as refusal:
-            yield f"refused: {refusal}"
+            yield None, f"refused: {refusal}"
             return
         for case in self.cases(family):
             if case.recipe not in recipes or not case.is_about(words):
                 continue
             if wrong := case.fault(recipes[case.recipe]):
-                yield wrong
+                yield case, wrong
+        yield from ((None, wrong) for wrong in self._file_wrong(family, recipes))
+
+    def _stands_wrong(self, case: Case) -> bool:
+        """Return whether a case has problems with its recipe as it stands."""
+        if case.row not in self._is_wrong:
+            with whole():
+                problems = case.problems() if case.usual is not None else iter(())
+                self._is_wrong[case.row] = next(problems, None) is not None
+        return self._is_wrong[case.row]
+
+    def _faults_of_file(self, family: str) -> set[str]:
+        """Return the problems of a family's GGUF file with its recipe as it stands."""
+        if family not in self._known_faults:
+            case = self.file(family)
+            with whole():
+                recipes = {case.recipe: load_recipe(case.recipe)} if case else {}
+                self._known_faults[family] = {*self._file_wrong(family, recipes)}
+        return self._known_faults[family]
+
+    def _file_wrong(self, family: str, recipes: dict[str, Recipe]) -> Iterator[str]:
         yield from self._keys_wrong(family, recipes)
         yield from self._supported(family, recipes)
 

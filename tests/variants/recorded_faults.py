@@ -25,6 +25,7 @@ from tests.data.seeded import Config, tensors
 from tests.variants import ours
 from tests.variants.cases import Reading
 from tests.variants.crashes import crashes_refuse
+from tests.variants.damage import whole
 from tests.variants.declared import DATA
 from tests.variants.offered import offered
 
@@ -186,6 +187,7 @@ class RecordedJudge:
     def __init__(self, kind: type[RecordedCase], folder: Path) -> None:
         self.folder, self.without = folder, kind.recordings.without
         self.cases = [kind(name, folder) for name in kind.recordings.cases]
+        self._standing: dict[str, set[str] | None] = {}
 
     def problems(self) -> Iterator[str]:
         """Return the problems with the recipes as they stand."""
@@ -194,10 +196,35 @@ class RecordedJudge:
 
     def faults(self, names: Collection[str]) -> Iterator[str]:
         """Return the problems of some recipes, as they are loaded now."""
+        yield from (wrong for _, wrong in self._faults(names))
+
+    def evidence(self, names: Collection[str]) -> Iterator[str]:
+        """The same of damaged recipes, without what the recipes as they stand show, too."""
+        for case, wrong in self._faults(names):
+            if self._tells(case, wrong):
+                yield wrong
+
+    def _faults(self, names: Collection[str]) -> Iterator[tuple[RecordedCase, str]]:
+        """Return the problems, each with the case that it is of."""
         read = [case for case in self.cases if case.recipe in names]
-        yield from filter(None, (case.fault() for case in read))
-        for name in (case.name for case in read if case.name in self.without):
-            yield from _incomplete(name, self.without[name], self.folder / "without")
+        for case in read:
+            if wrong := case.fault():
+                yield case, wrong
+        for case in read:
+            yield from ((case, wrong) for wrong in self._left_out(case))
+
+    def _left_out(self, case: RecordedCase) -> Iterator[str]:
+        known = self.without.get(case.name)
+        return _incomplete(case.name, known, self.folder / "without") if known else iter(())
+
+    def _tells(self, case: RecordedCase, wrong: str) -> bool:
+        """Return whether a problem is new, of a case that has none as its recipe stands."""
+        if case.name not in self._standing:
+            with whole():
+                known = None if case.problem() else {*self._left_out(case)}
+            self._standing[case.name] = known
+        known = self._standing[case.name]
+        return known is not None and wrong not in known
 
 
 def _incomplete(name: str, known: Config, folder: Path) -> Iterator[str]:

@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from functools import cache, partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from maxtool.errors import MaxtoolError
@@ -145,7 +146,7 @@ def _shown(
     name = judge.cases(family)[0].recipe  # read by the recipe as it stands
     usual = judge.usually(family, name)
     with damaged(recipe, changed):
-        faults = judge.faults(family, heirs(recipe), words)
+        faults = judge.evidence(family, heirs(recipe), words)
         is_match = mutation.path[0] in ("match", "constants")
         matched = judge.unrecognised(family) if is_match else ()
         if wrong := next(itertools.chain(faults, matched), None):
@@ -163,7 +164,7 @@ def known(recipe: str, mutation: Mutation) -> bool:
 def _shown_whole(recipe: str, judge: RecordedJudge, damage: tuple[Mutation, Table]) -> str | None:
     """Return the evidence of damage to a recipe, in any recording of its kind."""
     with damaged(recipe, damage[1]):
-        return next(judge.faults(heirs(recipe)), None)
+        return next(judge.evidence(heirs(recipe)), None)
 
 
 def survivors(recipe: str, folder: Path, chosen: list[tuple[Mutation, Table]]) -> Iterator[str]:
@@ -180,6 +181,42 @@ def survivors(recipe: str, folder: Path, chosen: list[tuple[Mutation, Table]]) -
             continue
         if headed is None or _shown_whole(recipe, headed, damage) is None:
             yield f"{recipe} {damage[0]}"
+
+
+def _damaged_rule(recipe: str, mutation: str) -> Table:
+    """A recipe's tables, with damage to a rule that all its folders need."""
+    return next(changed for each, changed in damages(recipe) if str(each).startswith(mutation))
+
+
+NORM = "set weights/hf/layers.{layer}.attn_post_norm.weight"
+
+
+def test_a_recording_that_is_wrong_as_it_stands_shows_nothing(tmp_path: Path) -> None:
+    judge, changed = Judge(["olmo2"], tmp_path), _damaged_rule("olmo2", NORM)
+    judge.cases("olmo2")
+    with damaged("olmo2", changed):
+        assert any(judge.evidence("olmo2", ["olmo2"], None))
+    judge = Judge(["olmo2"], tmp_path / "wrong")
+    for case in judge.cases("olmo2"):
+        assert case.row.expected is not None
+        np.multiply(case.row.expected, 1.001, out=case.row.expected)
+    with damaged("olmo2", changed):
+        assert any(judge.faults("olmo2", ["olmo2"], None))
+        assert not list(judge.evidence("olmo2", ["olmo2"], None))
+
+
+def test_a_wrong_recording_of_two_texts_shows_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = _damaged_rule("bart", "drop weights/hf/shared.weight")
+    for folder, wrong in ((tmp_path, None), (tmp_path / "wrong", "other outputs")):
+        judge = RecordedJudge(Seq2SeqCase, folder)
+        judge.cases = [case for case in judge.cases if case.name == "bart-0"]
+        if wrong:
+            monkeypatch.setattr(judge.cases[0], "outputs_wrong", lambda: "other outputs")
+        with damaged("bart", changed):
+            assert any(judge.faults(["bart"]))
+            assert any(judge.evidence(["bart"])) == (wrong is None)
 
 
 def test_some_damage(tmp_path: Path) -> None:

@@ -14,14 +14,21 @@ COSINE = 32
 
 
 def rope_angles(
-    backend: Backend, half: int, original: int, factor: float, function: str, by_row: bool = False
+    backend: Backend,
+    half: int,
+    original: int,
+    factor: float,
+    long_factor: float,
+    function: str,
+    by_row: bool = False,
 ) -> b.PrimFunc:
     """Build a table of cosines or sines whose frequencies depend on the sequence's length.
 
     Parameters of the kernel: frequencies[lengths, half], position[1] int32 of the first row,
     y[seq, half]. The sequence ends at ``position + seq``; the frequencies are those in row
     ``position + seq - original``, or in the first or last one. With ``by_row`` there are
-    position[seq], each of a sequence that ends there.
+    position[seq], each of a sequence that ends there. Results are multiplied by ``factor``, or by
+    ``long_factor`` where the sequence is longer than ``original``.
     """
     with b.kernel(f"rope_{function}_{half}") as kernel:
         lengths, seq = kernel.dim("lengths"), kernel.dim("seq")
@@ -33,11 +40,13 @@ def rope_angles(
             first = b.index(T.Cast("int64", position[i if by_row else 0]))
             end = first + (1 if by_row else seq)
             length = b.index(b.clamped(end - b.integer(original), lengths))
+            long = end > b.integer(original)
+            scale = b.let(T.Select(long, T.float32(long_factor), T.float32(factor)))
             place = b.let(T.Cast("float32", first if by_row else first + i))
 
             def angle(j: b.Expr) -> None:
                 value = FUNCTIONS[function](place * frequencies[length, j])
-                b.store(y, value * T.float32(factor), (i, j))
+                b.store(y, value * scale, (i, j))
 
             threads.each(half, angle)
 

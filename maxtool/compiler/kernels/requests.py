@@ -259,6 +259,7 @@ class RopeAngles(Request):
     half: int
     original: int
     factor: float
+    long_factor: float
     function: str
     by_row: bool = False  # whether each row is another text's, of which it is the last position
 

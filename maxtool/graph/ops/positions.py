@@ -37,6 +37,7 @@ def _infer_angles(
     position: TensorType,
     original: int,
     factor: float,  # noqa: ARG001 - part of the operation's signature
+    long_factor: float,  # noqa: ARG001 - likewise
 ) -> tuple[TensorType, ...]:
     require_float32(frequencies)
     require(tokens.rank == 2, "tokens are [batch, seq]")
@@ -90,6 +91,7 @@ def rope_angles(
     *,
     original: int,
     factor: float = 1.0,
+    long_factor: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Cosines and sines for :func:`rope` whose frequencies depend on the sequence's length.
 
@@ -103,12 +105,14 @@ def rope_angles(
             is one token of another sequence.
         original: The length whose frequencies are the first row.
         factor: What cosines and sines are multiplied by.
+        long_factor: The same where the length is more than ``original``; ``factor`` if None.
 
     Returns:
         Two tables ``[seq, dim / 2]``, whose first row is that of the first token; or with a row
         for each position, ``[batch, dim / 2]``.
     """
-    options = {"original": int(original), "factor": float(factor)}
+    beyond = factor if long_factor is None else long_factor
+    options = {"original": int(original), "factor": float(factor), "long_factor": float(beyond)}
     cos, sin = apply("rope_angles", tokens, frequencies, position, **options)
     return cos, sin
 

@@ -52,7 +52,7 @@ SHARED = [
     r.RmsNorm(dim=64, eps=1e-5),
     r.RmsNormRows(dtype="bfloat16", weight="float32", eps=1e-5, offset=1.0, round_first=True),
     r.Rope(head_dim=64, dim=64),
-    r.RopeAngles(half=16, original=128, factor=8.0, function="cos"),
+    r.RopeAngles(half=16, original=128, factor=8.0, long_factor=4.0, function="cos"),
     r.Sample(),
     r.ScatterBlocks(dtype="bfloat16"),
     r.ScatterRows(dtype="bfloat16", places="int32", adds=False),
