@@ -6,7 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from maxtool.compiler.kernels.cpu.linear import BLOCK, CACHED, MANY, TILES_PER_TASK, linear
+from maxtool.compiler.kernels.cpu.linear import CACHED, MANY, linear
+from maxtool.compiler.kernels.cpu.linear_product import BLOCK, TILES_PER_TASK
 from maxtool.compiler.packing import pack_linear
 from tests.effort import thinned
 

@@ -13,7 +13,8 @@ from maxtool.compiler.kernels.cpu import builder
 from maxtool.compiler.kernels.cpu.embedding import embedding
 from maxtool.compiler.kernels.cpu.experts import expert_linear
 from maxtool.compiler.kernels.cpu.float_dot import PAIRS
-from maxtool.compiler.kernels.cpu.linear import BLOCK, linear
+from maxtool.compiler.kernels.cpu.linear import linear
+from maxtool.compiler.kernels.cpu.linear_product import BLOCK
 from maxtool.compiler.packing import pack_linear
 from maxtool.parity.activation_rounding import rounded_to_bfloat16
 from tests.effort import thinned

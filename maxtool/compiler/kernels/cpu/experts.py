@@ -15,7 +15,8 @@ from maxtool.compiler.cpu_target import RegisterTile
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu.epilogue import Output
 from maxtool.compiler.kernels.cpu.float_dot import float_dot
-from maxtool.compiler.kernels.cpu.linear import TILES_PER_TASK, LinearKernel, Result
+from maxtool.compiler.kernels.cpu.linear import Result
+from maxtool.compiler.kernels.cpu.linear_product import TILES_PER_TASK, LinearKernel
 
 
 @dataclass(frozen=True, slots=True)
