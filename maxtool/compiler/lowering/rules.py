@@ -19,6 +19,7 @@ from maxtool.compiler.lowering.convolution_rules import CONVOLUTIONS
 from maxtool.compiler.lowering.function_lowering import FunctionLowering, Rule
 from maxtool.compiler.lowering.fused_product_rules import FUSED_PRODUCTS
 from maxtool.compiler.lowering.image_rules import IMAGES
+from maxtool.compiler.lowering.integer_convolution_rules import INTEGER_CONVOLUTIONS
 from maxtool.compiler.lowering.move_rules import MOVING
 from maxtool.compiler.lowering.permute_rules import PERMUTING
 from maxtool.compiler.lowering.pointwise_rules import chain
@@ -143,6 +144,7 @@ RULES: dict[str, Rule] = {
     **ATTENTION,
     **CONVOLUTIONS,
     **IMAGES,
+    **INTEGER_CONVOLUTIONS,
     **POSITIONS,
     **PERMUTING,
     **MOVING,
