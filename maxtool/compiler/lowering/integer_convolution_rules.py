@@ -10,6 +10,7 @@ from math import prod
 from tvm import te, tirx
 
 from maxtool.compiler.image_geometry import window_of
+from maxtool.compiler.kernels.kernel_options import Window
 from maxtool.compiler.kernels.requests import Convolution
 from maxtool.compiler.lowering.function_lowering import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.tensor_expressions import Compute
@@ -22,23 +23,23 @@ EXACT_TERMS = (1 << 24) // (255 * 128)
 
 def _by_floats(function: FunctionLowering, node: Node) -> None:
     weight = node.inputs[1]
-    filter_ = function.get(weight)
-    integer_sums(function, node, filter_, weight.shape.static())
+    window = window_of(node, weight.shape[:-2].static())
+    integer_sums(function, node, function.get(weight), window)
 
 
-def integer_sums(
-    function: FunctionLowering, node: Node, filter_: Expr, shape: tuple[int, ...]
-) -> None:
-    """Convolve with a filter ``[window..., channels / groups, features]`` of a shape."""
+def integer_sums(function: FunctionLowering, node: Node, filter_: Expr, window: Window) -> None:
+    """Convolve with a filter ``[window..., channels / groups, features]``."""
     x, _, bias = node.inputs
     (result,) = node.outputs
-    wide = DType.float32 if prod(shape[:-1]) <= EXACT_TERMS else DType.float64
+    groups, channels = node.attributes["groups"], int(x.shape[-1])
+    exact = prod(window.size) * (channels // groups) <= EXACT_TERMS
+    wide = DType.float32 if exact else DType.float64
     request = Convolution(
         dtype=wide.value,
-        window=window_of(node, shape[:-2]),
-        channels=int(x.shape[-1]),
-        features=shape[-1],
-        groups=node.attributes["groups"],
+        window=window,
+        channels=channels,
+        features=int(result.shape[-1]),
+        groups=groups,
     )
     centred = function.compute(_less(node.attributes["zero"], wide), function.get(x), name="centre")
     filters = function.compute(_less(0, wide), filter_, name="widen")
