@@ -102,7 +102,7 @@ def _number(function: FunctionLowering, operand: Tensor) -> str | None:
 def _fits(operand: Tensor, result: Tensor) -> bool:
     """Return whether it has the shape of the result, or is one row for all of its rows."""
     width = result.shape[-1]
-    is_row = operand.rank > 0 and operand.shape.is_static and operand.shape.volume == width
+    is_row = operand.rank > 0 and operand.shape.is_static and operand.shape.volume() == width
     return operand.shape == result.shape or (is_row and operand.shape[-1] == width)
 
 

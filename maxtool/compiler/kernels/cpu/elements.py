@@ -14,8 +14,11 @@ LEVELS = ("int8", "uint8")
 
 
 def width_of(dtype: str, width: int) -> int:
-    """Elements of a vector: those of float32, or one, for types that have no vector kernels."""
-    return width if compute_type(dtype) == "float32" else 1
+    """Elements of a vector: those of float32, or one, for types that have no vector kernels.
+
+    Of bytes there are as many: only their largest are looked for.
+    """
+    return width if compute_type(dtype) in ("float32", *LEVELS) else 1
 
 
 def read(buffer: b.Buffer, index: b.Indices, dtype: str, width: int = 1) -> b.Expr:
