@@ -13,6 +13,8 @@ from maxtool.compiler.filter_storage import IntegerFilterForm
 from maxtool.compiler.kernels.cpu.byte_dot import byte_tiles, runs
 from maxtool.compiler.kernels.cpu.integer_convolution import integer_convolution
 from maxtool.compiler.kernels.kernel_options import AfterConvolution, Window
+from maxtool.compiler.lowering.module_lowering import ModuleLowering
+from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.dtype import DType
 from maxtool.graph import Graph, Tensor, TensorType, Weight, executor, ops
 from maxtool.parity.evaluator import evaluate
@@ -213,3 +215,26 @@ def test_instructions(name: str, dtype: str) -> None:
     loops = loops_with(assembly(target, kernel), CPUS[name])
     assert loops
     assert not [line for loop in loops for line in spills(loop, target)]
+
+
+def test_a_block_is_a_kernel_for_each_convolution() -> None:
+    """Scales of each channel, rounding and the sum of two branches included."""
+
+    def call(x: Tensor) -> list[Tensor]:
+        filters = [Tensor(drawn("int8", 3, 3, 24, 24)) for _ in range(2)]
+        scale = Tensor(np.full((1, 1, 1, 24), 1e-3, "f4"))
+        first = requantized(
+            ops.integer_convolution(x, filters[0], 3, padding=1), scale, 3, 0, 255, DType.uint8
+        )
+        sums = ops.integer_convolution(first, filters[1], 3, padding=1)
+        real = (ops.cast(x, DType.float32) - 3.0) * 0.01 + ops.cast(sums, DType.float32) * scale
+        cut = ops.clamp(ops.round(real * 20.0) + 3.0, 0.0, 255.0)
+        return [ops.cast(cut, DType.uint8)]
+
+    graph = Graph("g", call, [TensorType(DType.uint8, ["n", 9, 8, 24])])
+    lowering = ModuleLowering(LoweringPlan([graph], HOST))
+    lowering.entry(graph)
+    names = [str(name.name_hint) for name in lowering.module().functions]
+    kernels = [name for name in names if name != "g"]
+    assert len(kernels) == 2
+    assert all(name.startswith("convolution_uint8_") for name in kernels)

@@ -46,7 +46,7 @@ class ModelWeight(Weight):
 
 
 class TakenWeight(ModelWeight):
-    """What follows from the elements of a weight, such as some in an order of their own."""
+    """A weight that follows from another one, such as its elements in an order of their own."""
 
     def __init__(
         self,

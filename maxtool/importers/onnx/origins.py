@@ -41,7 +41,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Origin:
-    """What floats are: the sum of some parts and of numbers that broadcast with them.
+    """Sum that floats are, of some parts and of numbers that broadcast with them.
 
     Attributes:
         parts: The parts.
@@ -72,7 +72,7 @@ class Origin:
 
 
 class Origins:
-    """What tensors are made of, by tensor; those of a graph that is traced inside are its own."""
+    """Record of what tensors are made of; those of a graph that is traced inside are its own."""
 
     def __init__(self) -> None:
         self._origins: dict[int, tuple[Tensor, Graph | None, Origin]] = {}

@@ -127,7 +127,7 @@ def dequantize(call: OperatorCall) -> Tensor:
 
 
 def _part(call: OperatorCall) -> Part | None:
-    """What is dequantized, if it is bytes or sums and how is known."""
+    """Return the part that a node dequantizes, if it is of bytes or sums and its scale is known."""
     x, scale, zero = call.x(0), elements(call.x(1)), elements(call.maybe(2))
     blocked = call.number("block_size", 0) > 0
     if x.dtype not in (*LEVELS, DType.int32) or scale is None or blocked:
