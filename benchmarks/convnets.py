@@ -7,6 +7,11 @@ itself where the CPU has it. Sides run in processes of their own that take turns
 
     python benchmarks/convnets.py --peer-python PATH   # a Python with onnx, onnxruntime, openvino
     python benchmarks/convnets.py --nets resnet50 --batches 1 --threads 1 --cpu-time
+    python benchmarks/convnets.py --nets resnet50 --int8 uint8   # quantized by onnxruntime
+
+``--int8`` quantizes the ONNX files, activations to that type and weights to int8 with a scale for
+each feature, calibrated on random images; all sides read these files. Steps make results differ by
+some percent then, in each pair of sides.
 
 ``--cpu-time`` counts the processor time of a side instead of the time that passes: on a machine
 that others keep busy it is the steadier figure, with one thread the only one that means something.
@@ -34,6 +39,8 @@ from embed import has
 # A tensor of a graph, or the name of one.
 Value: TypeAlias = Any
 CALLS, TOLERANCE = 5, 1e-3
+# Differences of quantized networks, as a share of the largest result: a step here and there.
+STEPS = 0.1
 # What a side computes for a batch of images.
 Run = Callable[[np.ndarray], np.ndarray]
 
@@ -148,7 +155,24 @@ class OnnxNodes(Layers):
         return self._node("Gemm", flat, self._weight(weight), self._weight(bias), transB=1)
 
 
-def load_maxtool(net: str, _folder: Path) -> Run:
+def load_maxtool(net: str, folder: Path) -> Run:
+    return load_quantized(net, folder) if INT8 else load_operations(net)
+
+
+def load_quantized(net: str, folder: Path) -> Run:
+    from maxtool.engine import InferenceSession
+    from maxtool.importers.onnx import import_model, open_model
+
+    start = time.process_time()
+    graph = import_model(open_model(folder / f"{net}.onnx")).graph
+    owners = {**graph.borrowed, **graph.owners}
+    weights = {name: weight.to_numpy() for name, weight in owners.items()}
+    model = InferenceSession().load(graph, weights_registry=weights)
+    print(f"{net}: compiled in {time.process_time() - start:.2f} s of CPU time", file=sys.stderr)
+    return lambda x: model.execute(x)[0].to_numpy()
+
+
+def load_operations(net: str) -> Run:
     from maxtool.dtype import DType
     from maxtool.graph import Graph, Tensor, TensorType, executor
 
@@ -187,6 +211,31 @@ def load_openvino(net: str, folder: Path) -> Run:
 
 LOADERS = {"maxtool": load_maxtool, "onnxruntime": load_onnxruntime, "openvino": load_openvino}
 THREADS = usable_cores()
+INT8: str | None = None
+
+
+def quantize(net: str, folder: Path) -> None:
+    """Quantize the ONNX file of a network."""
+    from onnxruntime import quantization
+
+    class Calibration(quantization.CalibrationDataReader):
+        def __init__(self) -> None:
+            self._left = [images(1) * scale for scale in (1.0, 0.5, 1.5)]
+
+        def get_next(self) -> dict[str, np.ndarray] | None:
+            return {"x": self._left.pop()} if self._left else None
+
+    types = {"int8": quantization.QuantType.QInt8, "uint8": quantization.QuantType.QUInt8}
+    plain = (folder / f"{net}.onnx").rename(folder / f"{net}_float32.onnx")
+    quantization.quantize_static(
+        plain,
+        folder / f"{net}.onnx",
+        Calibration(),
+        quant_format=quantization.QuantFormat.QDQ,
+        per_channel=True,
+        activation_type=types[INT8],
+        weight_type=quantization.QuantType.QInt8,
+    )
 
 
 def export(net: str, folder: Path) -> None:
@@ -227,6 +276,7 @@ class Side:
         options = ["--worker", side, "--net", net, "--folder", str(folder)]
         options += ["--threads", str(arguments.threads)]
         options += ["--cpu-time"] if arguments.cpu_time else []
+        options += ["--int8", arguments.int8] if arguments.int8 else []
         self.name = side
         self._process = subprocess.Popen(
             [python, __file__, *options],
@@ -255,13 +305,15 @@ class Side:
 def compare(net: str, folder: Path, arguments: argparse.Namespace) -> None:
     """Print a line for each batch: medians, and the faster of two peers divided by ours."""
     script = [arguments.peer_python, __file__, "--worker", "export", "--net", net]
+    script += ["--int8", arguments.int8] if arguments.int8 else []
     subprocess.run([*script, "--folder", str(folder)], check=True)
     present = [name for name in LOADERS if name == "maxtool" or has(arguments.peer_python, name)]
     sides = [Side(name, net, folder, arguments) for name in present]
     for batch in arguments.batches:
         rounds = [[side.measured(batch) for side in sides] for _ in range(arguments.rounds)]
         results = np.array([result for _, result in rounds[0]])
-        if not np.allclose(results, results[0], atol=TOLERANCE * np.abs(results).max()):
+        share = STEPS if arguments.int8 else TOLERANCE
+        if not np.allclose(results, results[0], atol=share * np.abs(results).max()):
             raise SystemExit(f"{net}: sides do not agree: {results}")
         times = np.array([[figure for figure, _ in one] for one in rounds])
         medians = np.median(times, 0)
@@ -284,6 +336,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=7, help="turns of each side")
     parser.add_argument("--peer-python", default=sys.executable)
     parser.add_argument("--cpu-time", action="store_true", help="count processor time")
+    parser.add_argument("--int8", choices=["int8", "uint8"], help="quantize; type of activations")
     parser.add_argument("--worker", choices=["export", *LOADERS], help=argparse.SUPPRESS)
     parser.add_argument("--net", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
@@ -292,10 +345,12 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     arguments = parse()
-    global THREADS
-    THREADS = arguments.threads
+    global THREADS, INT8
+    THREADS, INT8 = arguments.threads, arguments.int8
     if arguments.worker == "export":
         export(arguments.net, arguments.folder)
+        if INT8:
+            quantize(arguments.net, arguments.folder)
     elif arguments.worker:
         work(arguments)
     else:

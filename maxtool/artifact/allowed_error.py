@@ -28,6 +28,7 @@ from dataclasses import replace
 
 from maxtool.artifact.contents import Contents
 from maxtool.artifact.graph_outputs import GraphRunner
+from maxtool.parity.thresholds import uncertain_thresholds
 from maxtool.runtime.loader.comparison import Tolerance, sizes
 from maxtool.runtime.loader.memory import Array
 from maxtool.runtime.loader.recorded_checks import RecordedCheck
@@ -42,9 +43,26 @@ def with_rounding(contents: Contents, trials: Iterable[RecordedCheck]) -> list[R
     return [_allowing(trial, trial.run(runner)) for trial in trials]
 
 
-def _allowing(trial: RecordedCheck, rounding: Array) -> RecordedCheck:
+def with_steps(contents: Contents, trials: Iterable[RecordedCheck]) -> list[RecordedCheck]:
+    """Comparisons that allow what comes of numbers on the other side of thresholds.
+
+    Graphs of quantized models round to whole numbers. A sample of what float32 makes of that is the
+    evaluation that moves numbers before they are rounded, further than float32 does
+    (:mod:`maxtool.parity.thresholds`); it is compared with the one that does not.
+    """
+    runner = GraphRunner(contents)
+    each = []
+    for trial in trials:
+        exact = trial.run(runner)
+        with uncertain_thresholds():
+            moved = trial.run(runner)
+        each.append(_allowing(trial, moved, exact))
+    return each
+
+
+def _allowing(trial: RecordedCheck, rounding: Array, exact: Array | None = None) -> RecordedCheck:
     """A comparison that allows the error of an output ``rounding`` beside what it does already."""
-    exact = trial.expected
+    exact = trial.expected if exact is None else exact
     if exact.dtype.kind != "f" or not exact.size:
         return trial
     error = sizes(rounding.astype("f8") - exact)

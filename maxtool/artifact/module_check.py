@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from maxtool.architectures import Limit
-from maxtool.artifact.allowed_error import with_rounding
+from maxtool.artifact.allowed_error import with_rounding, with_steps
 from maxtool.artifact.check import GRAPHS, RecordedChecks, Reference
 from maxtool.artifact.check_inputs import values
 from maxtool.artifact.claimed_sizes import claims_of, fitting
@@ -24,7 +24,7 @@ from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.artifact.pure_graphs import nested
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
-from maxtool.graph import CallNode, Graph, Tensor
+from maxtool.graph import CallNode, Graph, Node, Tensor
 from maxtool.runtime.loader.comparison import Tolerance
 from maxtool.runtime.loader.recorded_checks import RecordedCall, RecordedCheck
 
@@ -67,10 +67,19 @@ def trials_of(contents: Contents, reference: Reference = GRAPHS) -> RecordedChec
             RecordedCheck(f"{call.entry}{sized}: {name}", [call], name, array, error)
             for (name, array), error in zip(expected, allowed, strict=True)
         ]
-    each = tuple(
-        with_rounding(contents, trials) if contents.rounding and reference is GRAPHS else trials
-    )
+    if contents.rounding and reference is GRAPHS:
+        trials = with_rounding(contents, trials)
+    if has_thresholds(contents):
+        trials = with_steps(contents, trials)
+    each = tuple(trials)
     return RecordedChecks(each, reference.name, tokens=0, calls=len(calls))
+
+
+def has_thresholds(contents: Contents) -> bool:
+    """Return whether the graphs round to whole numbers, so that small errors become steps."""
+    graphs = (inner for graph in contents.graphs for inner in nested(graph, set()))
+    nodes = (node for graph in graphs for node in graph.nodes)
+    return any(isinstance(node, Node) and node.op == "round" for node in nodes)
 
 
 def _sizes_that_fit(

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from maxtool.compiler.cpu_target import CpuTarget
-from maxtool.compiler.fusion.convolution_fusions import DEPTHWISE, DIRECT
+from maxtool.compiler.fusion.convolution_fusions import INTEGER_DIRECT, OF_EACH_CHANNEL, SPECIAL
 from maxtool.compiler.image_geometry import image_window
+from maxtool.compiler.kernels.cpu.byte_dot import GROUP, byte_tiles, groups, runs
 from maxtool.compiler.kernels.cpu.convolution_tiles import tiles_of
 from maxtool.compiler.packing import pack_linear, packed_shape
 from maxtool.compiler.targets import Target
@@ -59,14 +60,72 @@ class FilterForm:
         return np.ascontiguousarray(stored.reshape(ordered).transpose(back))
 
 
+@dataclass(frozen=True, slots=True)
+class IntegerFilterForm(FilterForm):
+    """A filter of bytes in groups of terms, which begin anew in each run of neighbours.
+
+    A block is ``[1 + groups, block, 4]``. In front are the sums of all terms of its features, each
+    an int32 in 4 bytes.
+
+    Attributes:
+        runs: How many runs of neighbouring terms a window has.
+    """
+
+    runs: int = 1
+
+    def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the stored filter."""
+        features, terms = self._matrix(shape)
+        steps = self.runs * groups(terms // self.runs)
+        return -(-features // self._width), 1 + steps, self._width, GROUP
+
+    def store(self, values: Array) -> Array:
+        """Return a filter as it is stored, aligned."""
+        features, terms = self._matrix(values.shape)
+        blocks, rows, width, _ = self.shape(values.shape)
+        each = terms // self.runs
+        filled = np.zeros((blocks * width, self.runs, groups(each) * GROUP), np.int8)
+        filled[:features, :, :each] = values.transpose(self.order).reshape(features, -1, each)
+        laid = aligned((blocks, rows, width, GROUP), np.dtype(np.int8), np.empty)
+        sums = filled.sum((1, 2), dtype="<i4")
+        laid[:, 0] = sums.view(np.int8).reshape(blocks, width, GROUP)
+        laid[:, 1:] = filled.reshape(blocks, width, rows - 1, GROUP).swapaxes(1, 2)
+        return laid
+
+    def restore(self, stored: Array, shape: tuple[int, ...]) -> Array:
+        """Return a filter of a shape from what is stored."""
+        features, terms = self._matrix(shape)
+        rows = (
+            stored[:, 1:]
+            .swapaxes(1, 2)
+            .reshape(-1, self.runs, (stored.shape[1] - 1) // self.runs * GROUP)
+        )
+        kept = rows[:features, :, : terms // self.runs]
+        ordered = tuple(shape[axis] for axis in self.order)
+        return np.ascontiguousarray(kept.reshape(ordered).transpose(np.argsort(self.order)))
+
+    @property
+    def _width(self) -> int:
+        return self.block or 1
+
+    def _matrix(self, shape: tuple[int, ...]) -> tuple[int, int]:
+        """Features, and terms of each."""
+        features, *others = (shape[axis] for axis in self.order)
+        return features, prod(others)
+
+
 def filter_form(node: Node, target: Target) -> FilterForm | None:
     """Return how a node reads its second operand if that is a filter in a form of its own."""
-    if node.op not in (DIRECT, DEPTHWISE) or not isinstance(target, CpuTarget):
+    if node.op not in SPECIAL or not isinstance(target, CpuTarget):
         return None
     order = node.attributes["order"]
-    if node.op == DEPTHWISE:
+    if node.op in OF_EACH_CHANNEL:
         return FilterForm(order, None)
     features, channels = int(node.outputs[0].shape[-1]), int(node.inputs[0].shape[-1])
-    block = tiles_of(target.tile, *image_window(node), channels, features).block
+    window, image = image_window(node)
     # Rows, columns, channels, features become features, rows, columns, channels.
-    return FilterForm((order[-1], *order[:-1]), block)
+    turned = (order[-1], *order[:-1])
+    if node.op == INTEGER_DIRECT:
+        block = byte_tiles(target, window, image, channels, features).block
+        return IntegerFilterForm(turned, block, runs(window, channels)[0])
+    return FilterForm(turned, tiles_of(target.tile, window, image, channels, features).block)

@@ -100,7 +100,8 @@ def _positions(node: Node, first: Tensor) -> tuple[Dim, int]:
     return rows - length + (1 - int(first.to_numpy()[0])), 1
 
 
-SLIDING = ("conv1d", "conv2d", "conv3d", *chain.from_iterable(POOLS.values()))
+CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "integer_convolution")
+SLIDING = (*CONVOLUTIONS, *chain.from_iterable(POOLS.values()))
 """Operations of which no image may be smaller than a window."""
 
 # Operations on [batch, seq, ...] that take rows of a table, from the position that comes last on.

@@ -10,6 +10,7 @@ import numpy as np
 from maxtool.casting import cast as rounded
 from maxtool.dtype import DType
 from maxtool.parity.array_types import Definitions, Floats, Integers
+from maxtool.parity.thresholds import rounded as rounded_to_whole
 
 
 def _erf(x: Floats) -> Floats:
@@ -61,7 +62,7 @@ def _cast(x: Floats, dtype: DType) -> Floats:
 OF_NUMPY = (
     "abs add ceil cos equal exp floor greater greater_equal less less_equal log log1p "
     "logical_and logical_not logical_or logical_xor maximum minimum mod negative not_equal "
-    "round sin sqrt tanh trunc where"
+    "sin sqrt tanh trunc where"
 )
 
 COMPUTED: Definitions = {
@@ -87,6 +88,7 @@ COMPUTED: Definitions = {
     "mul": np.multiply,
     "pow": _pow,
     "relu": lambda x: np.maximum(x, 0),
+    "round": rounded_to_whole,
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "shift_left": _shifting(np.left_shift),
     "shift_right": _shifting(np.right_shift),

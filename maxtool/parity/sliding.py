@@ -35,6 +35,19 @@ def _convolution(
     return total + bias
 
 
+def _integer_convolution(
+    x: Integers,
+    weight: Integers,
+    bias: Integers,
+    zero: int,
+    **window: Any,  # noqa: ANN401
+) -> Integers:
+    """Convolve whole numbers less their zero point: float64 adds up so many products exactly."""
+    centred = x.astype(np.float64) - zero
+    sums = _convolution(centred, weight.astype(np.float64), np.zeros(len(bias)), **window)
+    return (sums.astype(np.int64) + bias).astype(np.int32)
+
+
 def _product(x: Floats, weight: Floats, groups: int) -> Floats:
     """Multiply ``[..., channels]`` with ``[inner, features]``, each group for itself."""
     inner, features = weight.shape
@@ -182,6 +195,7 @@ COMPUTED: Definitions = {
     **dict.fromkeys(("avg_pool1d", "avg_pool2d", "avg_pool3d"), _avg_pool),
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), _convolution),
     **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), _transposed),
+    "integer_convolution": _integer_convolution,
     **dict.fromkeys(("max_pool1d", "max_pool2d", "max_pool3d"), _max_pool),
     **dict.fromkeys(
         ("max_pool_indices1d", "max_pool_indices2d", "max_pool_indices3d"), _max_pool_indices

@@ -74,7 +74,7 @@ CHAINS: list[tuple[Call, int]] = [
     (used_twice, 2),
     (also_an_output, 2),
     (through_a_reshape, 3),
-    (long_chain, 4),
+    (long_chain, 2),
 ]
 
 

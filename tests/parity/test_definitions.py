@@ -346,6 +346,20 @@ CASES = [
     ),
     *(
         case(
+            "integer_convolution",
+            rng.integers(*limits, (*image.shape[:-1], 4), dtype),
+            quants(*(3, 2, 2)[: image.ndim - 2], 2, 6),
+            rng.integers(-9999, 9999, 6, "i4"),
+            call=lambda x, w, b, zero=zero: ops.integer_convolution(x, w, zero, 2, 1, 1, 2, b),
+        )
+        for image, dtype, limits, zero in [
+            (LINE, "i1", (-128, 128), -3),
+            (IMAGE, "u1", (0, 256), 130),
+            (VOLUME, "i1", (-128, 128), 0),
+        ]
+    ),
+    *(
+        case(
             f"conv_transpose{more + 1}d",
             image,
             floats(*(2, 3, 2)[: more + 1], 2, 6),

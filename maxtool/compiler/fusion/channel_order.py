@@ -26,6 +26,7 @@ Moved: TypeAlias = Callable[[Mapping[str, Any], Order], Mapping[str, Any]]
 _IMAGES = {
     *(f"{name}{spatial}d" for name in ("conv", "conv_transpose") for spatial in (1, 2, 3)),
     *(name for names in POOLS.values() for name in names),
+    "integer_convolution",
 }
 
 # Operations that work in any order of dimensions, all of whose operands broadcast.

@@ -14,9 +14,19 @@ from maxtool.dtype import DType
 from maxtool.graph import Node, Tensor
 
 DIRECT, DEPTHWISE = "direct_convolution", "depthwise_convolution"
+INTEGER_DIRECT = "direct_integer_convolution"
+INTEGER_DEPTHWISE = "depthwise_integer_convolution"
+SPECIAL = (DIRECT, DEPTHWISE, INTEGER_DIRECT, INTEGER_DEPTHWISE)
+OF_EACH_CHANNEL = (DEPTHWISE, INTEGER_DEPTHWISE)
 
-# The convolutions of an image or a line, by name.
-_CONVOLUTION = "conv1d conv2d"
+# The convolutions that may be of an image or a line, by name.
+_CONVOLUTION = "conv1d conv2d integer_convolution"
+# The types of images, and the names with kernels of their own for them.
+_NAMES = {
+    DType.float32: (DIRECT, DEPTHWISE),
+    DType.int8: (INTEGER_DIRECT, INTEGER_DEPTHWISE),
+    DType.uint8: (INTEGER_DIRECT, INTEGER_DEPTHWISE),
+}
 
 
 def _of_plain(match: Match) -> Node | None:
@@ -38,14 +48,15 @@ def _special(node: Node, weight: Tensor, order: tuple[int, ...]) -> Node | None:
     x, filter_, bias = node.inputs
     groups, channels = node.attributes["groups"], int(filter_.shape[-1])
     known = x.shape[1:].is_static and 0 not in x.shape[1:]
-    if x.dtype is not DType.float32 or not known or reads_buffers(node):
+    if x.dtype not in _NAMES or x.rank > 4 or not known or reads_buffers(node):
         return None
     if 0 in node.outputs[0].shape[1:]:
         return None
+    direct, depthwise = _NAMES[x.dtype]
     if groups == 1:
-        name = DIRECT
+        name = direct
     elif groups == channels == x.shape[-1]:
-        name = DEPTHWISE
+        name = depthwise
     else:
         return None
     attributes: Mapping[str, object] = {**node.attributes, "order": order}

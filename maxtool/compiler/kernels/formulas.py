@@ -229,7 +229,12 @@ ACTIVATIONS: dict[str, Formula] = {
     "silu": lambda m, x: x * _sigmoid(m, x),
     "tanh": lambda m, x: m.tanh(x),
 }
-CHAINED = ARITHMETIC | ACTIVATIONS
+# And these, which make whole numbers.
+ROUNDING: dict[str, Formula] = {
+    "round": _of_floats(tirx.nearbyint),
+    "trunc": _of_floats(tirx.trunc),
+}
+CHAINED = ARITHMETIC | ACTIVATIONS | ROUNDING
 FORMULAS: dict[str, Formula] = CHAINED | {
     "abs": _plain(tirx.abs),
     "acos": library("acos"),
@@ -262,11 +267,9 @@ FORMULAS: dict[str, Formula] = CHAINED | {
     "mod": _mod,
     "not_equal": _comparing(_not_equal),
     "pow": library("pow"),
-    "round": _of_floats(tirx.nearbyint),
     "rsqrt": _plain(tirx.rsqrt),
     "shift_left": _shifting(tirx.shift_left),
     "shift_right": _shifting(tirx.shift_right),
     "sin": library("sin"),
     "softplus": _softplus,
-    "trunc": _of_floats(tirx.trunc),
 }

@@ -96,8 +96,17 @@ class AfterConvolution:
     """Operations on the result of a convolution, its bias included, before it is stored.
 
     Inputs of the steps are the result, and then others: a row for all pixels, or a tensor of the
-    shape of the result, as ``columns`` says.
+    shape of the result, as ``columns`` says; of float32 unless there are ``types``. The last step
+    gives what is stored, as ``out``.
     """
 
     columns: tuple[bool, ...] = ()
     steps: tuple[ChainStep, ...] = ()
+    types: tuple[str, ...] = ()
+    out: str = "float32"
+
+    @property
+    def inputs(self) -> list[tuple[bool, str]]:
+        """Return of each of the others whether it is a row, and its type."""
+        types = self.types or ("float32",) * len(self.columns)
+        return list(zip(self.columns, types, strict=True))

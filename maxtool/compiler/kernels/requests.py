@@ -201,6 +201,7 @@ class Pointwise(Request):
     steps: tuple[ChainStep, ...]
     columns: tuple[bool, ...] = ()  # which inputs are one row for all, if any is
     out: str = "float32"
+    types: tuple[str, ...] = ()  # of the inputs, if one is not float32
 
 
 class Pool(Request):

@@ -24,11 +24,15 @@ class Columns:
 class Pending:
     """A tensor whose kernel runs a chain on its result before it is stored.
 
-    ``emit`` calls the kernel, and gives the result in the tensor's own shape. A chain counts that
+    ``emit`` calls the kernel for a result of a type, in the tensor's own shape. A chain counts that
     result first, then the other inputs.
     """
 
-    emit: Callable[[Sequence[Expr | Columns], tuple[ChainStep, ...]], Expr]
+    emit: Callable[[Sequence[Expr | Columns], tuple[ChainStep, ...], DType], Expr]
+
+    def alone(self) -> Expr:
+        """Call the kernel for the result itself, in float32."""
+        return self.emit((), (), DType.float32)
 
 
 @dataclass(frozen=True)
@@ -38,9 +42,11 @@ class Chain:
     inputs: tuple[Expr | Columns | Pending, ...]
     steps: tuple[ChainStep, ...]  # operands count the inputs first
     width: int  # the last dimension, which must be known
+    out: DType = DType.float32  # of the result; its last step gives whole numbers if that has them
 
     def kernel(self, dtype: DType) -> Pointwise:
         """The kernel of the chain, which rounds its result to ``dtype``."""
+        types = tuple(str(each.ty.dtype) for each in self.operands)
         columns = tuple(isinstance(each, Columns) for each in self.inputs)
         inputs = len(self.inputs)
         return Pointwise(
@@ -49,6 +55,7 @@ class Chain:
             steps=self.steps,
             columns=columns if any(columns) else (),
             out=dtype.value,
+            types=types if {*types} != {"float32"} else (),
         )
 
     @property
@@ -82,4 +89,4 @@ class Chain:
             )
             for step in self.steps
         )
-        return Chain(tuple(self.inputs[i] for i in order), steps, self.width)
+        return Chain(tuple(self.inputs[i] for i in order), steps, self.width, self.out)

@@ -8,16 +8,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from maxtool.compiler.filter_storage import filter_form
-from maxtool.compiler.fusion.convolution_fusions import DEPTHWISE, DIRECT
+from maxtool.compiler.fusion.convolution_fusions import INTEGER_DIRECT, OF_EACH_CHANNEL, SPECIAL
 from maxtool.compiler.image_geometry import filter_window, image_window
-from maxtool.compiler.kernels.cpu.cpu_requests import DepthwiseConvolution, DirectConvolution
+from maxtool.compiler.kernels.cpu.cpu_requests import (
+    DepthwiseConvolution,
+    DirectConvolution,
+    IntegerConvolution,
+)
 from maxtool.compiler.kernels.kernel_options import AfterConvolution, ChainStep
 from maxtool.compiler.kernels.requests import Convolution, Request
 from maxtool.compiler.lowering import tensor_expressions as te
 from maxtool.compiler.lowering.chain import Chain, Columns, Pending
 from maxtool.compiler.lowering.function_lowering import Expr, FunctionLowering, Rule
+from maxtool.compiler.lowering.integer_convolution_rules import integer_sums
 from maxtool.compiler.lowering.permute_rules import permuted
 from maxtool.compiler.storage_types import bits
+from maxtool.dtype import DType
 from maxtool.graph import Node
 
 
@@ -34,24 +40,44 @@ def _special(function: FunctionLowering, node: Node) -> None:
     if is_line:
         operands[0] = function.reshaped(operands[0], [batch, 1, *function.sizes(x.shape[1:])])
 
-    def emit(inputs: Sequence[Expr | Columns], steps: tuple[ChainStep, ...]) -> Expr:
+    def emit(inputs: Sequence[Expr | Columns], steps: tuple[ChainStep, ...], out: DType) -> Expr:
         columns = tuple(isinstance(each, Columns) for each in inputs)
         others = [each.expr if isinstance(each, Columns) else each for each in inputs]
-        request = _request(node, AfterConvolution(columns, steps))
+        types = tuple(str(each.ty.dtype) for each in others)
+        request = _request(node, AfterConvolution(columns, steps, types, out.value))
         line = [1] if is_line else []
-        value = function.kernel(request, [*operands, *others], [batch, *line, *sizes])
+        value = function.kernel(request, [*operands, *others], [batch, *line, *sizes], out)
         return function.reshaped(value, [batch, *sizes]) if is_line else value
 
-    function.chains[id(result)] = Chain((Pending(emit),), (), int(result.shape[-1]))
+    width = int(result.shape[-1])
+    function.chains[id(result)] = Chain((Pending(emit),), (), width, result.dtype)
 
 
 def _request(node: Node, after: AfterConvolution) -> Request:
     """Return the request of a convolution; a line is an image of one row."""
     window, sizes = image_window(node)
-    channels = int(node.inputs[0].shape[-1])
-    if node.op == DEPTHWISE:
-        return DepthwiseConvolution(window=window, image=sizes, channels=channels, after=after)
+    x = node.inputs[0]
+    channels, zero = int(x.shape[-1]), node.attributes.get("zero", 0)
+    if node.op in OF_EACH_CHANNEL:
+        return DepthwiseConvolution(
+            window=window,
+            image=sizes,
+            channels=channels,
+            after=after,
+            dtype=x.dtype.value,
+            zero=zero,
+        )
     features = int(node.outputs[0].shape[-1])
+    if node.op == INTEGER_DIRECT:
+        return IntegerConvolution(
+            window=window,
+            image=sizes,
+            channels=channels,
+            features=features,
+            dtype=x.dtype.value,
+            zero=zero,
+            after=after,
+        )
     return DirectConvolution(
         window=window,
         image=sizes,
@@ -77,7 +103,7 @@ def _stored(function: FunctionLowering, node: Node) -> Expr | None:
         value = function.once(key, lambda: function.constant(bits(form.store(data)), weight.device))
     else:
         return None
-    if node.op == DEPTHWISE and x.rank == 3:
+    if node.op in OF_EACH_CHANNEL and x.rank == 3:
         return function.reshaped(value, [1, *form.shape(weight.shape.static())])
     return value
 
@@ -88,6 +114,9 @@ def _general(function: FunctionLowering, node: Node) -> None:
     order, (result,) = node.attributes["order"], node.outputs
     sizes = function.sizes(weight.shape)
     filter_ = permuted(function, function.get(weight), sizes, order, weight.dtype)
+    if result.dtype is DType.int32:
+        integer_sums(function, node, filter_, filter_window(node))
+        return
     request = Convolution(
         dtype=x.dtype.value,
         window=filter_window(node),
@@ -104,4 +133,4 @@ def _general(function: FunctionLowering, node: Node) -> None:
     function.set_whole(result, value)
 
 
-CONVOLUTIONS: dict[str, Rule] = dict.fromkeys((DIRECT, DEPTHWISE), _special)
+CONVOLUTIONS: dict[str, Rule] = dict.fromkeys(SPECIAL, _special)

@@ -162,7 +162,7 @@ class FunctionLowering:
         chain = self.chains[key]
         with self.on(value.device):
             if chain.pending is None:
-                self.flat[key] = self.chain_result(chain, value.shape)
+                self.flat[key] = self.chain_result(chain, value.shape, chain.out)
             else:
                 self.whole[key] = self._after_pending(chain, chain.pending, value.shape)
 
@@ -171,10 +171,10 @@ class FunctionLowering:
         _, *others = chain.after(pending).inputs
         sizes = self.flat_sizes(shape)
         rows = [
-            self.reshaped(each.emit((), ()), sizes) if isinstance(each, Pending) else each
+            self.reshaped(each.alone(), sizes) if isinstance(each, Pending) else each
             for each in others
         ]
-        return pending.emit(rows, chain.after(pending).steps)
+        return pending.emit(rows, chain.after(pending).steps, chain.out)
 
     def chain_result(self, chain: Chain, shape: Shape, dtype: DType = DType.float32) -> Expr:
         """Call the kernel of a chain; its result of that shape is flat, and of that type."""
@@ -182,7 +182,7 @@ class FunctionLowering:
         if chain.pending is not None and dtype is DType.float32:
             return self.reshaped(self._after_pending(chain, chain.pending, shape), sizes)
         operands = [
-            self.reshaped(each.emit((), ()), sizes) if isinstance(each, Pending) else each
+            self.reshaped(each.alone(), sizes) if isinstance(each, Pending) else each
             for each in chain.operands
         ]
         return self.kernel(chain.kernel(dtype), operands, sizes, dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,11 +12,14 @@ from maxtool.compiler.kernels.kernel_options import ChainStep
 from maxtool.compiler.lowering.chain import Chain, Columns
 from maxtool.compiler.lowering.function_lowering import FunctionLowering
 from maxtool.dtype import DType
-from maxtool.graph import Node, Tensor
+from maxtool.graph import BufferType, Node, Tensor
 
 # A longer chain would run out of vector registers.
 MAX_INPUTS = 8
-MAX_STEPS = 16
+MAX_STEPS = 24
+
+# Types whose numbers are all whole ones of float32, and that kernels read and write as such.
+LEVELS = (DType.int8, DType.uint8)
 
 
 def chain(function: FunctionLowering, node: Node) -> Chain | None:
@@ -43,6 +47,50 @@ def chain(function: FunctionLowering, node: Node) -> Chain | None:
     return _join(node.op, constants, alone, int(result.shape[-1]))
 
 
+def cast_chain(function: FunctionLowering, node: Node) -> Chain | None:
+    """The chain that ends in a cast between float32 and whole numbers; None if there is none.
+
+    What becomes bytes has been cut to numbers that they have. Such chains are for CPUs.
+    """
+    (x,), (result,) = node.inputs, node.outputs
+    known = result.rank > 0 and result.shape[-1].is_static and result.shape[-1] != 0
+    if function.target.kind != "cpu" or not known or isinstance(x.type, BufferType):
+        return None
+    before = function.chains.get(id(x)) if function.index.uses(x) == 1 else None
+    if result.dtype is DType.float32 and x.dtype in (*LEVELS, DType.int32):
+        return _widened(function, before, x)
+    if x.dtype is DType.float32 and result.dtype in LEVELS and before is not None:
+        return replace(before, out=result.dtype) if _is_cut(before, result.dtype) else None
+    return None
+
+
+def _widened(function: FunctionLowering, before: Chain | None, x: Tensor) -> Chain | None:
+    """The chain of whole numbers as float32."""
+    if before is not None and not before.steps:
+        return replace(before, out=DType.float32)
+    if x.dtype is DType.int32:
+        return None
+    if before is None or len(before.steps) == MAX_STEPS:
+        return Chain((function.get_flat(x),), (), int(x.shape[-1]))
+    last = len(before.inputs) + len(before.steps) - 1
+    steps = (*before.steps, ChainStep("trunc", (last,)))
+    return Chain(before.inputs, steps, before.width)
+
+
+def _is_cut(chain: Chain, dtype: DType) -> bool:
+    """Return whether the last two steps leave numbers that a type has."""
+    limits = np.iinfo(dtype.to_numpy())
+    bounds: dict[str, float] = {}
+    last = len(chain.inputs) + len(chain.steps) - 1
+    for at, step in enumerate(chain.steps[-2:][::-1]):
+        numbers = [float.fromhex(one) for one in step.operands if isinstance(one, str)]
+        follows = at or any(one == last - 1 for one in step.operands)
+        if len(numbers) == 1 and follows:
+            bounds[step.op] = numbers[0]
+    low, high = bounds.get("maximum", -np.inf), bounds.get("minimum", np.inf)
+    return limits.min <= low <= high <= limits.max
+
+
 def _number(function: FunctionLowering, operand: Tensor) -> str | None:
     """The value of a scalar constant, as a step has it."""
     constant = function.constants.get(id(operand))
@@ -54,7 +102,7 @@ def _number(function: FunctionLowering, operand: Tensor) -> str | None:
 def _fits(operand: Tensor, result: Tensor) -> bool:
     """Return whether it has the shape of the result, or is one row for all of its rows."""
     width = result.shape[-1]
-    is_row = operand.rank > 0 and operand.shape.is_static and operand.shape.volume == width
+    is_row = operand.rank > 0 and operand.shape.is_static and operand.shape.volume() == width
     return operand.shape == result.shape or (is_row and operand.shape[-1] == width)
 
 

@@ -19,9 +19,10 @@ from maxtool.compiler.lowering.convolution_rules import CONVOLUTIONS
 from maxtool.compiler.lowering.function_lowering import FunctionLowering, Rule
 from maxtool.compiler.lowering.fused_product_rules import FUSED_PRODUCTS
 from maxtool.compiler.lowering.image_rules import IMAGES
+from maxtool.compiler.lowering.integer_convolution_rules import INTEGER_CONVOLUTIONS
 from maxtool.compiler.lowering.move_rules import MOVING
 from maxtool.compiler.lowering.permute_rules import PERMUTING
-from maxtool.compiler.lowering.pointwise_rules import chain
+from maxtool.compiler.lowering.pointwise_rules import cast_chain, chain
 from maxtool.compiler.lowering.position_rules import POSITIONS
 from maxtool.compiler.lowering.product_rules import PRODUCTS
 from maxtool.compiler.lowering.recurrence_rules import RECURRENCES
@@ -79,6 +80,14 @@ def _elementwise(function: FunctionLowering, node: Node) -> None:
         function.set_flat(result, function.chain_result(fused, result.shape))
     else:
         function.chains[id(result)] = fused
+
+
+def _cast(function: FunctionLowering, node: Node) -> None:
+    fused = cast_chain(function, node)
+    if fused is None:
+        cast_rule(function, node)
+    else:
+        function.chains[id(node.outputs[0])] = fused
 
 
 def _pow(function: FunctionLowering, node: Node) -> None:
@@ -143,6 +152,7 @@ RULES: dict[str, Rule] = {
     **ATTENTION,
     **CONVOLUTIONS,
     **IMAGES,
+    **INTEGER_CONVOLUTIONS,
     **POSITIONS,
     **PERMUTING,
     **MOVING,
@@ -153,7 +163,7 @@ RULES: dict[str, Rule] = {
     "all_gather": _collective(ALL_GATHER),
     "all_reduce": _collective(ALL_REDUCE),
     "bitcast": bitcast_rule,
-    "cast": cast_rule,
+    "cast": _cast,
     "embedding": _embedding,
     "pow": _pow,
     "print": _print,

@@ -25,6 +25,7 @@ from maxtool.graph.ops.flow import call, constant, print, transfer_to  # noqa: A
 from maxtool.graph.ops.gathering import gather, gather_nd, scatter, scatter_add, scatter_nd
 from maxtool.graph.ops.grid_sampling import grid_sample
 from maxtool.graph.ops.indexing import slice_tensor
+from maxtool.graph.ops.integer_convolution import integer_convolution
 from maxtool.graph.ops.joining import chunk, concat, pad, repeat_interleave, split, stack, tile
 from maxtool.graph.ops.layout import (
     broadcast_to,
@@ -76,6 +77,7 @@ __all__ += ["quantize_q8_0", "quantized_attention"]
 __all__ += ["causal_conv1d", "linear_attention", "selective_scan"]
 __all__ += ["avg_pool1d", "avg_pool2d", "avg_pool3d", "lp_pool"]
 __all__ += ["conv1d", "conv2d", "conv3d"]
+__all__ += ["integer_convolution"]
 __all__ += ["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
 __all__ += ["max_pool1d", "max_pool2d", "max_pool3d", "max_pool_indices"]
 __all__ += ["broadcast_to", "flatten", "permute", "rebind", "reshape"]

@@ -5,6 +5,8 @@ Images are ``[batch, sizes..., channels]`` with one, two or three spatial dimens
 
 from __future__ import annotations
 
+from typing import Any
+
 from maxtool.dtype import DType
 from maxtool.graph.ops import elementwise
 from maxtool.graph.ops.operation_table import apply, as_tensor, rule
@@ -15,11 +17,25 @@ from maxtool.graph.type import TensorType
 
 # What a pool makes of a window, and its operations by the number of spatial dimensions.
 _KINDS = ("max_pool", "max_pool_indices", "avg_pool", "sum_pool")
+BYTES = (DType.int8, DType.uint8)
+"""Types besides floats of which the largest element of a window is known."""
 POOLS = {kind: tuple(f"{kind}{spatial}d" for spatial in SPATIAL) for kind in _KINDS}
 
 
-@rule(*POOLS["max_pool"], *POOLS["avg_pool"], *POOLS["sum_pool"])
-def _infer_pool(
+@rule(*POOLS["max_pool"])
+def _infer_largest(x: TensorType, *window: Any, **options: Any) -> tuple[TensorType, ...]:  # noqa: ANN401
+    if x.dtype not in BYTES:
+        require_floats(x)
+    return _windows(x, *window, **options)
+
+
+@rule(*POOLS["avg_pool"], *POOLS["sum_pool"])
+def _infer_pool(x: TensorType, *window: Any, **options: Any) -> tuple[TensorType, ...]:  # noqa: ANN401
+    require_floats(x)
+    return _windows(x, *window, **options)
+
+
+def _windows(
     x: TensorType,
     kernel: tuple[int, ...],
     stride: tuple[int, ...],
@@ -28,7 +44,6 @@ def _infer_pool(
     ceil_mode: bool,
     count_boundary: bool,  # noqa: ARG001 - part of the operation's signature
 ) -> tuple[TensorType, ...]:
-    require_floats(x)
     fits = x.rank == len(kernel) + 2 and x.shape[-1].is_static
     require(fits, f"the input is [batch, {SPATIAL[len(kernel)]}, channels]")
     require(min(kernel) > 0, "a window has rows and columns")

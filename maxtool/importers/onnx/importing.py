@@ -27,6 +27,7 @@ from maxtool.importers.onnx.problems import Problems
 from maxtool.importers.onnx.scope import MISSING, Scope
 from maxtool.importers.onnx.structure import OnnxModel
 from maxtool.importers.onnx.survey import unsupported
+from maxtool.importers.onnx.unread import drop_unread
 from maxtool.importers.onnx.values import Sizes, TensorSequence, Value, as_tensor
 from maxtool.parity.folding import FOLDING
 
@@ -139,6 +140,7 @@ class _Importing:
             self.problems.lines += self._unlimited(runner.limits)
             self.check(deciding)
             graph.output(*(graph.value(value) for value in outputs.values()))
+        drop_unread(graph)
         fixed = {name: tensor.to_numpy() for name, tensor in self.fixed.items()}
         values = index_limits(graph, dict(zip(self.types, graph.inputs, strict=True)))
         return ImportedGraph(graph, tuple(self.types), tuple(outputs), runner.limits, values, fixed)

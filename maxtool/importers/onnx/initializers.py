@@ -33,20 +33,30 @@ class ModelWeight(Weight):
         """One of the tensors that are stacked in this one."""
         return self._take(str(at), self.shape[1:], lambda elements: elements[at])
 
-    def _take(self, label: str, shape: ShapeLike, how: Callable[[Array], Array]) -> ModelWeight:
-        """A matrix of that label: each time the same one."""
+    def derived(
+        self, label: str, shape: ShapeLike, dtype: DType, how: Callable[[Array], Array]
+    ) -> ModelWeight:
+        """A weight of that label that follows from this one: each time the same one."""
         if label not in self._taken:
-            self._taken[label] = TakenWeight(f"{self.name}.{label}", shape, self, how)
+            self._taken[label] = TakenWeight(f"{self.name}.{label}", dtype, shape, self, how)
         return self._taken[label]
+
+    def _take(self, label: str, shape: ShapeLike, how: Callable[[Array], Array]) -> ModelWeight:
+        return self.derived(label, shape, self.dtype, how)
 
 
 class TakenWeight(ModelWeight):
-    """Some elements of a weight, in an order of their own."""
+    """A weight that follows from another one, such as its elements in an order of their own."""
 
     def __init__(
-        self, name: str, shape: ShapeLike, whole: ModelWeight, how: Callable[[Array], Array]
+        self,
+        name: str,
+        dtype: DType,
+        shape: ShapeLike,
+        whole: ModelWeight,
+        how: Callable[[Array], Array],
     ) -> None:
-        super().__init__(name, whole.dtype, shape)
+        super().__init__(name, dtype, shape)
         self._whole, self._how = whole, how
 
     def to_numpy(self) -> Array:

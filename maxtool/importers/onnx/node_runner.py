@@ -10,12 +10,14 @@ from typing import Any
 from maxtool.graph import Tensor
 from maxtool.importers.onnx.agreeing import agreed
 from maxtool.importers.onnx.attributes import Attributes, as_python, resolved, with_attributes
+from maxtool.importers.onnx.following import follow
 from maxtool.importers.onnx.function_bodies import body_of, default_attributes, has_body
 from maxtool.importers.onnx.graph_inputs import checked, identifier
 from maxtool.importers.onnx.initializers import Initializers
 from maxtool.importers.onnx.limits import MOST_DEPTH, MOST_NODES
 from maxtool.importers.onnx.operator_call import OperatorCall
 from maxtool.importers.onnx.operator_table import find_operator
+from maxtool.importers.onnx.origins import Origins
 from maxtool.importers.onnx.problems import Problems
 from maxtool.importers.onnx.protos import FunctionProto, GraphProto, NodeProto
 from maxtool.importers.onnx.refusals import RefusedNode, require
@@ -42,6 +44,7 @@ class NodeRunner:
         self._problems = problems
         self._left = MOST_NODES
         self._labels: Counter[str] = Counter()
+        self._origins = Origins()
         self.limits: dict[str, int] = {}
 
     def run(self, scope: Scope, nodes: Sequence[NodeProto]) -> None:
@@ -111,9 +114,15 @@ class NodeRunner:
             partial(self._run_graph, scope, node, index),
             self._new_name,
             self._at_most,
+            self._origins,
         )
         sizes = _folded(call)
-        return _listed(operator(call) if sizes is None else sizes)
+        if sizes is not None:
+            return _listed(sizes)
+        results = _listed(operator(call))
+        if not domain:
+            follow(call, operator, results[0] if results else None)
+        return results
 
     def _operand(self, scope: Scope, name: str) -> Value:
         if not name:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from maxtool.dtype import DType
 from maxtool.graph import Dim, Tensor, Weight
+from maxtool.importers.onnx.origins import Origins
 from maxtool.importers.onnx.refusals import RefusedNode, UnknownValues, require
 from maxtool.importers.onnx.values import (
     Size,
@@ -36,6 +37,7 @@ class OperatorCall:
         run_graph: Runs a graph among the attributes on values, and gives its outputs.
         new_name: Gives a name for a size that only a run of the graph says.
         at_most: Says that no call may bring a larger size of a name.
+        origins: What tensors are known to be made of.
     """
 
     op_type: str
@@ -47,6 +49,7 @@ class OperatorCall:
     run_graph: Callable[[Any, Sequence[Value]], list[Value]]
     new_name: Callable[[str], str]
     at_most: Callable[[str, int], None]
+    origins: Origins = field(default_factory=Origins)
     _used: set[str] = field(default_factory=set, repr=False)
 
     def has(self, index: int) -> bool:

@@ -20,7 +20,9 @@ FUNCTIONS = {
     "silu": lambda x: x / (1 + np.exp(-x)),
     "tanh": np.tanh,
     "relu": lambda x: np.maximum(x, 0),
+    "round": np.round,
     "sqrt": np.sqrt,
+    "trunc": np.trunc,
     "negative": np.negative,
 }
 PAIRS = {
@@ -61,7 +63,7 @@ def test_the_ends(name: str) -> None:
     ends = np.array([np.inf, -np.inf, np.nan, 1e30, -1e30, -0.0], "f4")
     result = one(name, ends)
     assert np.isnan(result[2])
-    if name in ("relu", "sqrt", "negative"):
+    if name in ("relu", "round", "sqrt", "trunc", "negative"):
         with np.errstate(invalid="ignore"):
             np.testing.assert_array_equal(result, FUNCTIONS[name](ends))
         return

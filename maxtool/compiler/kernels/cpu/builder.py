@@ -49,13 +49,13 @@ def each_vector(count: int, width: int, body: Callable[[Index, int], None]) -> N
 class Registers:
     """Rows of vectors that live in registers: every index is a constant of the build.
 
-    The float32 columns of a row are cut into vectors as ``widths`` does.
+    The columns of a row are cut into vectors as ``widths`` does.
     """
 
-    def __init__(self, rows: int, columns: int, width: int) -> None:
+    def __init__(self, rows: int, columns: int, width: int, dtype: str = "float32") -> None:
         self.rows = rows
         self.pieces = widths(columns, width)
-        self.buffer = scratch((rows, columns))
+        self.buffer = scratch((rows, columns), dtype)
 
     @property
     def places(self) -> list[tuple[int, int, int]]:
@@ -81,8 +81,9 @@ class Registers:
 
     def clear(self) -> None:
         """Set everything to zero."""
+        zero = tirx.const(0, str(self.buffer.dtype))
         for index in self.places:
-            self.set(*index, splat(0.0, index[2]))
+            self.set(*index, splat(zero, index[2]))
 
 
 def each(extent: Index, body: Callable[[Expr], None], *, threads: bool) -> None:

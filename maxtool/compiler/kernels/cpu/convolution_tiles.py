@@ -17,9 +17,6 @@ TALL, LOW = 2, 4
 # Bytes after which lines share their places in the first cache, and how many of them it keeps.
 SAME_SET, WAYS = 4096, 8
 
-# Bytes of an element.
-FLOAT = 4
-
 # Bytes of an image that a thread walks with all filters, so that they stay in its L2 cache.
 CHUNK = 1 << 18
 
@@ -37,6 +34,7 @@ class ImageTiles:
         channels: Those of the input.
         block: Features that are summed side by side.
         most: Pixels of a tile, at most.
+        size_in_bytes: Bytes of an element of the image.
     """
 
     window: Window
@@ -44,6 +42,7 @@ class ImageTiles:
     channels: int
     block: int
     most: int
+    size_in_bytes: int = 4
 
     @cached_property
     def is_product(self) -> bool:
@@ -107,19 +106,24 @@ class ImageTiles:
     @property
     def is_crowded(self) -> bool:
         """Return whether pixels of a tile share places in the first cache that are too few."""
-        distance = self.window.stride[1] * self.channels * FLOAT
+        distance = self.window.stride[1] * self.channels * self.size_in_bytes
         return distance % SAME_SET == 0 and self.size[1] > WAYS
 
     def chunks(self, blocks: int) -> int:
         """Return how many parts an image has, each of some tiles, for so many feature blocks."""
         count = self.counts[0] * self.counts[1]
         rows, columns = self.padded
-        by_cache = -(-rows * columns * self.channels * FLOAT // CHUNK)
+        by_cache = -(-rows * columns * self.channels * self.size_in_bytes // CHUNK)
         return max(1, min(count, max(by_cache, -(-LEAST_TASKS // blocks))))
 
 
 def tiles_of(
-    tile: RegisterTile, window: Window, image: tuple[int, int], channels: int, features: int
+    tile: RegisterTile,
+    window: Window,
+    image: tuple[int, int],
+    channels: int,
+    features: int,
+    size_in_bytes: int = 4,
 ) -> ImageTiles:
     """Return the tiles for so many features: of neighbours that do not crowd each other out.
 
@@ -138,7 +142,7 @@ def tiles_of(
             key=lambda count: (-(-features // (count * tile.width)) * count, abs(count - best)),
         )
         most = max(1, (tile.registers - 1 - vectors) // vectors)
-        return ImageTiles(window, image, channels, vectors * tile.width, most)
+        return ImageTiles(window, image, channels, vectors * tile.width, most, size_in_bytes)
 
     usual = tiles(TALL)
     return tiles(LOW) if usual.is_crowded else usual

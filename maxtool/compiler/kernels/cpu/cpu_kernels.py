@@ -16,6 +16,7 @@ from maxtool.compiler.kernels.cpu.direct_convolution import direct_convolution
 from maxtool.compiler.kernels.cpu.dot_attention import dot_attention
 from maxtool.compiler.kernels.cpu.embedding import embedding
 from maxtool.compiler.kernels.cpu.experts import expert_linear
+from maxtool.compiler.kernels.cpu.integer_convolution import integer_convolution
 from maxtool.compiler.kernels.cpu.integer_dot import InstructionSet, instruction_set
 from maxtool.compiler.kernels.cpu.linear import linear, linears
 from maxtool.compiler.kernels.cpu.norm import rms_norm
@@ -57,7 +58,10 @@ QUANTIZED: tuple[Row, ...] = (
 )
 
 # Kernels that need both.
-BOTH: tuple[Row, ...] = (row_with(CpuTarget, c.QuantizedAttention)(quantized_attention),)
+BOTH: tuple[Row, ...] = (
+    row_with(CpuTarget, c.IntegerConvolution)(integer_convolution),
+    row_with(CpuTarget, c.QuantizedAttention)(quantized_attention),
+)
 
 
 def kernels(target: CpuTarget) -> dict[Callable[..., Request], Callable[..., PrimFunc]]:

@@ -13,12 +13,17 @@ class BlockAttention(DotAttention):
 
 
 class DepthwiseConvolution(Request):
-    """Convolution of each channel for itself in float32, of images of known sizes."""
+    """Convolution of each channel for itself, of images of known sizes.
+
+    They are of float32, or of bytes of that type less a zero point, which become sums in int32.
+    """
 
     window: Window
     image: tuple[int, int]
     channels: int
     after: AfterConvolution
+    dtype: str = "float32"
+    zero: int = 0
 
 
 class DirectConvolution(Request):
@@ -29,6 +34,18 @@ class DirectConvolution(Request):
     channels: int
     features: int
     scaled: bool  # whether each channel of an image has a factor; of single pixels alone
+    after: AfterConvolution
+
+
+class IntegerConvolution(Request):
+    """Convolution with a packed filter of bytes, of images of bytes and of known sizes."""
+
+    window: Window
+    image: tuple[int, int]
+    channels: int
+    features: int
+    dtype: str  # of the image
+    zero: int  # what stands for 0 there
     after: AfterConvolution
 
 

@@ -31,6 +31,7 @@ class DepthwiseRow:
     w: b.Buffer  # [window rows, window columns, 1, channels]
     output: PixelOutput
     at: tuple[b.Expr, b.Expr]  # image and output row
+    zero: int = 0  # what stands for 0 in an image of bytes
 
     @property
     def inner(self) -> tuple[int, int]:
@@ -77,7 +78,7 @@ class DepthwiseRow:
         """Compute neighbouring pixels, from some columns of the window."""
         window, channels = self.window, self.channels
         image, row = self.at
-        registers = b.Registers(count, lanes, lanes)
+        registers = b.Registers(count, lanes, lanes, str(self.output.bias.dtype))
         registers.clear()
         top = b.index(row * window.stride[0] - window.before[0])
         left = b.index(b.integer(column) * window.stride[1] - window.before[1])
@@ -85,16 +86,26 @@ class DepthwiseRow:
             y = b.index(top + r * window.dilation[0])
             with b.when(tirx.all(y >= 0, y < self.image[0])):
                 for s in taps:
-                    weight = b.let(b.load(self.w, (r, s, 0, channel), lanes))
+                    weight = b.let(self._computed(b.load(self.w, (r, s, 0, channel), lanes), 0))
                     for p in range(count):
                         x = left + (p * window.stride[1] + s * window.dilation[1])
-                        value = b.load(self.x, (image, y, x * channels + channel), lanes)
+                        loaded = b.load(self.x, (image, y, x * channels + channel), lanes)
+                        value = self._computed(loaded, self.zero)
                         registers.add(p, 0, lanes, value * weight)
 
         def place(p: b.Index) -> tuple[b.Indices, b.Expr]:
             return (image, row, (column + p) * channels + channel), b.integer(channel)
 
         self.output.store_tile(registers, registers.pieces, place)
+
+    def _computed(self, value: b.Expr, zero: int) -> b.Expr:
+        """Bytes less their zero point in int32; float32 as it is."""
+        dtype, _, lanes = str(value.ty).partition("x")
+        if dtype == "float32":
+            return value
+        width = int(lanes or 1)
+        wide = T.Cast(b.vector_type("int32", width), value)
+        return wide - b.splat(b.int32(zero), width) if zero else wide
 
 
 def output_sizes(window: Window, image: tuple[int, int]) -> tuple[int, int]:
@@ -120,24 +131,29 @@ def depthwise_convolution(
     image: tuple[int, int],
     channels: int,
     after: AfterConvolution,
+    dtype: str = "float32",
+    zero: int = 0,
 ) -> b.PrimFunc:
-    """Build the convolution of each channel for itself in float32, of images of known sizes.
+    """Build the convolution of each channel for itself, of images of known sizes.
 
-    Parameters of the kernel: x[batch, rows, columns, channels], w[window rows, window columns, 1,
-    channels], and what ``pixel_output`` declares.
+    Parameters of the kernel: x[batch, rows, columns, channels] of ``dtype``, float32 or bytes,
+    w[window rows, window columns, 1, channels], float32 or int8, and what ``pixel_output``
+    declares.
     """
+    filters, sums = ("float32", "float32") if dtype == "float32" else ("int8", "int32")
     sizes = output_sizes(window, image)
     with b.kernel("_".join(("depthwise", *(step.op for step in after.steps)))) as kernel:
         batch = kernel.dim("batch")
-        x = kernel.argument("x", (batch, *image, channels))
-        w = kernel.argument("w", (*window.size, 1, channels))
-        output = pixel_output(kernel, batch, sizes, sizes, channels, after)
+        x = kernel.argument("x", (batch, *image, channels), dtype)
+        w = kernel.argument("w", (*window.size, 1, channels), filters)
+        output = pixel_output(kernel, batch, sizes, sizes, channels, after, sums)
         lines = as_lines(x, (batch, image[0], image[1] * channels))
 
         def row(i: b.Expr) -> None:
             number = b.index(b.quotient(i, sizes[0]))
             at = number, b.index(i - number * sizes[0])
-            DepthwiseRow(window, image, channels, lines, w, output, at).compute(tile.width)
+            own = DepthwiseRow(window, image, channels, lines, w, output, at, zero)
+            own.compute(tile.width)
 
         work = sizes[1] * channels * window.size[0] * window.size[1]
         b.each_image(batch, sizes[0], work, row)

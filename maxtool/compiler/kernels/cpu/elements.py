@@ -9,10 +9,16 @@ from tvm.tirx.script.builder import ir as T
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.element_types import *
 
+# Types of which kernels that compute in float32 read and write whole numbers.
+LEVELS = ("int8", "uint8")
+
 
 def width_of(dtype: str, width: int) -> int:
-    """Elements of a vector: those of float32, or one, for types that have no vector kernels."""
-    return width if compute_type(dtype) == "float32" else 1
+    """Elements of a vector: those of float32, or one, for types that have no vector kernels.
+
+    Of bytes there are as many: only their largest are looked for.
+    """
+    return width if compute_type(dtype) in ("float32", *LEVELS) else 1
 
 
 def read(buffer: b.Buffer, index: b.Indices, dtype: str, width: int = 1) -> b.Expr:
@@ -29,6 +35,22 @@ def write(buffer: b.Buffer, value: b.Expr, index: b.Indices, dtype: str, width: 
     elif dtype == "bfloat16":
         value = bfloat16(b.let(value), width)
     b.store(buffer, value, index, width)
+
+
+def as_float(value: b.Expr, dtype: str, width: int = 1) -> b.Expr:
+    """Whole numbers of up to 32 bits as float32, by way of int32; float32 as it is."""
+    if dtype == "float32":
+        return value
+    wide = value if dtype == "int32" else T.Cast(b.vector_type("int32", width), value)
+    return T.Cast(b.vector_type("float32", width), wide)
+
+
+def whole(value: b.Expr, dtype: str, width: int = 1) -> b.Expr:
+    """Return float32 that are whole numbers of a narrow type in that type; others as they are."""
+    if dtype not in LEVELS:
+        return value
+    wide = T.Cast(b.vector_type("int32", width), value)
+    return T.Cast(b.vector_type(dtype, width), wide)
 
 
 def bfloat16(value: b.Expr, width: int) -> b.Expr:
@@ -61,12 +83,14 @@ def exp(value: b.Expr, dtype: str, width: int = 1) -> b.Expr:
 
 
 def load_vector(buffer: b.Buffer, index: b.Indices, width: int, dtype: str = "float32") -> b.Expr:
-    """Load float32 neighbours into a register."""
+    """Load float32 neighbours into a register, or bytes as such."""
+    if dtype in LEVELS:
+        return b.let(as_float(b.load(buffer, index, width), dtype, width))
     return b.let(b.load_weight(buffer, index, width, dtype))
 
 
 def store_vector(
     buffer: b.Buffer, vector: b.Expr, index: b.Indices, width: int, dtype: str = "float32"
 ) -> None:
-    """Store float32 neighbours, rounded to nearest even."""
-    write(buffer, vector, index, dtype, width)
+    """Store float32 neighbours, rounded to nearest even; whole numbers as bytes."""
+    write(buffer, whole(vector, dtype, width), index, dtype, width)

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu.elements import as_float, whole
 from maxtool.compiler.kernels.cpu.special_functions import Vectors
 from maxtool.compiler.kernels.formulas import ARITHMETIC
 from maxtool.compiler.kernels.kernel_options import AfterConvolution
@@ -55,12 +56,14 @@ class PixelOutput:
     def store(self, value: b.Expr, place: b.Indices, channel: b.Index, width: int) -> None:
         """Write neighbours at a place, which begin with a channel."""
         loaded = [
-            b.load(other, (channel,) if is_row else place, width)
-            for other, is_row in zip(self.others, self.after.columns, strict=True)
+            as_float(b.load(other, (channel,) if is_row else place, width), dtype, width)
+            for other, (is_row, dtype) in zip(self.others, self.after.inputs, strict=True)
         ]
         total = b.let(value + b.load(self.bias, (channel,), width))
+        if self.after.out != "int32":
+            total = b.let(as_float(total, str(self.bias.dtype), width))
         result = run_chain(Vectors(width), self.after.steps, [total, *loaded])
-        b.store(self.y, result, place, width)
+        b.store(self.y, whole(result, self.after.out, width), place, width)
 
     def store_tile(
         self,
@@ -93,17 +96,21 @@ def pixel_output(
     lines: tuple[int, int],
     features: int,
     after: AfterConvolution,
+    sums: str = "float32",
 ) -> PixelOutput:
     """Declare the bias, the other operands and the result of images of some ``sizes``.
 
-    They are bias[features]; for each other one [features], or [batch * rows * columns, features];
-    and y[batch, rows, columns, features]. The kernel sees as many rows and columns as ``lines``.
+    They are bias[features], of the type of the ``sums``; for each other one [features], or [batch *
+    rows * columns, features]; and y[batch, rows, columns, features]. The kernel sees as many rows
+    and columns as ``lines``.
     """
-    bias = kernel.argument("bias", (features,))
+    bias = kernel.argument("bias", (features,), sums)
     pixels = kernel.dim("pixels")
-    shapes = [(features,) if is_row else (pixels, features) for is_row in after.columns]
-    declared = [kernel.argument(f"x{i}", shape) for i, shape in enumerate(shapes)]
-    y = kernel.argument("y", (batch, *sizes, features))
+    declared = [
+        kernel.argument(f"x{i}", (features,) if is_row else (pixels, features), dtype)
+        for i, (is_row, dtype) in enumerate(after.inputs)
+    ]
+    y = kernel.argument("y", (batch, *sizes, features), after.out)
     seen = (batch, lines[0], lines[1] * features)
     others = tuple(
         other if is_row else as_lines(other, seen)

@@ -77,10 +77,18 @@ def _halves(total: int, *, upper: bool) -> tuple[int, int]:
     return low, total - low
 
 
-def convolved(call: OperatorCall, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def convolved(
+    call: OperatorCall,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    convolve: Callable[..., Tensor] | None = None,
+    around: float = 0.0,
+) -> Tensor:
     """The convolution that a node's attributes describe, of ``[batch, channels, ...]``.
 
-    ``weight`` is ``[features, channels / groups, ...]``.
+    ``weight`` is ``[features, channels / groups, ...]``. What convolves pads with what is
+    ``around`` an image.
     """
     image, count = channels_last(x), x.rank - 2
     require(weight.rank == x.rank, f"the filter has {weight.rank} dimensions, not {x.rank}")
@@ -89,22 +97,17 @@ def convolved(call: OperatorCall, x: Tensor, weight: Tensor, bias: Tensor | None
     kernel = [*weight.shape.static()[2:]]
     sizes = reach(kernel, dilations)
     pads = padding(call, sizes, [*x.shape[2:]])
-    image = with_same_padding(call, image, sizes)
+    image = with_same_padding(call, image, sizes, around)
     filters = ops.permute(weight, (*range(2, x.rank), 1, 0))
     strides, groups = call.numbers("strides", [1] * count), call.number("group", 1)
     window = (_each(strides), _each(dilations), pads)
-    return channels_first(CONVOLUTIONS[count - 1](image, filters, *window, groups, bias))
+    own = convolve or CONVOLUTIONS[count - 1]
+    return channels_first(own(image, filters, *window, groups, bias))
 
 
 def _each(sizes: list[int]) -> int | list[int]:
     """The one number of signals, or those of images."""
     return sizes[0] if len(sizes) == 1 else sizes
-
-
-@operator("Conv")
-def conv(call: OperatorCall) -> Tensor:
-    """A convolution, channels first."""
-    return convolved(call, call.x(0), call.x(1), call.maybe(2))
 
 
 @operator("ConvTranspose")

@@ -6,17 +6,9 @@ from maxtool.graph import Tensor, Weight, ops
 from maxtool.graph.ops.neural import WEIGHT_DTYPES
 from maxtool.importers.onnx.initializers import ModelWeight
 from maxtool.importers.onnx.operator_call import OperatorCall
-from maxtool.importers.onnx.operator_table import operator
 
 
-@operator("MatMul")
-def matmul(call: OperatorCall) -> Tensor:
-    """The product of matrices; dimensions before the last two broadcast."""
-    return product(call.x(0), call.x(1))
-
-
-@operator("Gemm")
-def gemm(call: OperatorCall) -> Tensor:
+def gemm_of_floats(call: OperatorCall) -> Tensor:
     """``alpha * a @ b + beta * c``, of matrices that may be transposed."""
     a, b, c = call.x(0), call.x(1), call.maybe(2)
     alpha, beta = call.real("alpha", 1.0), call.real("beta", 1.0)

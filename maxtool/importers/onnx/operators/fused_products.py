@@ -6,7 +6,7 @@ from maxtool.graph import Tensor, ops
 from maxtool.importers.onnx.operator_call import OperatorCall
 from maxtool.importers.onnx.operator_table import MICROSOFT, operator
 from maxtool.importers.onnx.operators.activations import NAMES, activated
-from maxtool.importers.onnx.operators.dense import gemm
+from maxtool.importers.onnx.operators.dense import gemm_of_floats
 from maxtool.importers.onnx.refusals import require
 
 
@@ -34,4 +34,4 @@ def _arranged(call: OperatorCall, index: int, letter: str) -> Tensor:
 def fused_gemm(call: OperatorCall) -> Tensor:
     """``activation(alpha * a @ b + beta * c)``."""
     call.only(f"alpha beta transA transB {NAMES}", 3)
-    return activated(call, gemm(call))
+    return activated(call, gemm_of_floats(call))

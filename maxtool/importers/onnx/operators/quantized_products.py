@@ -8,6 +8,7 @@ from maxtool.dtype import DType
 from maxtool.graph import Tensor, ops
 from maxtool.importers.onnx.operator_call import OperatorCall
 from maxtool.importers.onnx.operator_table import MICROSOFT, operator
+from maxtool.importers.onnx.operators.byte_products import multiplied
 from maxtool.importers.onnx.operators.quantizing import requantized
 from maxtool.importers.onnx.values import known
 
@@ -27,11 +28,16 @@ def _of_columns(values: Tensor) -> Tensor:
 def quantized_gemm(call: OperatorCall) -> Tensor:
     """``alpha * a @ b + c`` of quantized matrices; floats where no scale of the result is given."""
     call.only("alpha transA transB", 9)
-    a = _less_zero(call.x(0), call.x(2))
-    a = ops.transpose(a, 0, 1) if call.flag("transA") else a
-    b = ops.cast(call.x(3), DType.int32)
-    b = ops.transpose(b, 0, 1) if call.flag("transB") else b
-    sums = ops.matmul(a, _less_zero(b, call.x(5)))
+    turned = call.flag("transB")
+    sums = None
+    if not call.flag("transA"):
+        sums = multiplied(call, call.x(0), call.x(2), call.x(3), call.x(5), transposed=turned)
+    if sums is None:
+        a = _less_zero(call.x(0), call.x(2))
+        a = ops.transpose(a, 0, 1) if call.flag("transA") else a
+        b = ops.cast(call.x(3), DType.int32)
+        b = ops.transpose(b, 0, 1) if turned else b
+        sums = ops.matmul(a, _less_zero(b, call.x(5)))
     sums = sums if (more := call.maybe(6)) is None else sums + more
     scale = call.x(1) * _of_columns(call.x(4)) * call.real("alpha", 1.0)
     units = ops.cast(sums, DType.float32) * scale
@@ -45,7 +51,10 @@ def quantized_gemm(call: OperatorCall) -> Tensor:
 def matmul_to_float(call: OperatorCall) -> Tensor:
     """A product of quantized matrices as floats, and a bias."""
     call.only("", 7)
-    sums = ops.matmul(_less_zero(call.x(0), call.maybe(4)), _less_zero(call.x(1), call.maybe(5)))
+    sums = multiplied(call, call.x(0), call.maybe(4), call.x(1), call.maybe(5))
+    if sums is None:
+        left, right = _less_zero(call.x(0), call.maybe(4)), _less_zero(call.x(1), call.maybe(5))
+        sums = ops.matmul(left, right)
     scale = _of_columns(call.x(2)) * _of_columns(call.x(3))
     result = ops.cast(sums, DType.float32) * scale
     return result if (bias := call.maybe(6)) is None else result + bias

@@ -9,16 +9,25 @@ from maxtool.dtype import DType
 from maxtool.graph import Tensor, ops
 from maxtool.importers.onnx.operator_call import OperatorCall, axis_in, dtype_of
 from maxtool.importers.onnx.operator_table import operator
+from maxtool.importers.onnx.operators.byte_products import convolution_sums, multiplied, signed
 from maxtool.importers.onnx.operators.convolving import convolved
+from maxtool.importers.onnx.origins import Origin, Part, elements
 from maxtool.importers.onnx.refusals import require
+from maxtool.importers.onnx.values import known
 
 EXACT_TERMS = 1 << 8
 """Products of bytes that float32 adds up exactly."""
 
 
+LEVELS = (DType.int8, DType.uint8)
+"""Types of bytes that products of whole numbers are of."""
+EXACT = (DType.int8, DType.uint8, DType.int16, DType.uint16)
+"""Types whose numbers, and differences of them, float32 has."""
+
+
 def _spread(call: OperatorCall, values: Tensor, x: Tensor) -> Tensor:
     """Scales or zero points, of all elements, of an axis or of blocks, as they broadcast."""
-    if values.rank == 0 or (values.rank == 1 and values.shape[0] == 1 and x.rank != 1):
+    if values.rank == 0 or (values.rank == 1 and values.shape[0] == 1):
         return ops.reshape(values, [])
     axis = axis_in(call.number("axis", 1), x.rank)
     if values.rank == 1:
@@ -36,11 +45,49 @@ def quantize(call: OperatorCall) -> Tensor:
     x, scale, zero = call.x(0), call.x(1), call.maybe(2)
     code = call.number("output_dtype", 0)
     dtype = zero.dtype if zero is not None else dtype_of(code) if code else DType.uint8
-    wide = x if x.dtype is DType.float32 else ops.cast(x, DType.float32)
-    units = wide / ops.cast(_spread(call, scale, x), DType.float32)
+    origin, unit = call.origins.of(x), elements(scale)
+    if dtype in LEVELS and unit is not None and unit.size == 1 and _is_known(zero):
+        return _levels(call, origin, float(unit.reshape(())), dtype)
+    units = _units(call, x, scale)
     if dtype.is_float():
         return _narrow(units, dtype, saturates=call.flag("saturate", 1))
     return requantized(units, None if zero is None else _spread(call, zero, x), dtype)
+
+
+def _is_known(zero: Tensor | None) -> bool:
+    return zero is None or ((values := elements(zero)) is not None and values.size == 1)
+
+
+def _units(call: OperatorCall, x: Tensor, scale: Tensor) -> Tensor:
+    wide = x if x.dtype is DType.float32 else ops.cast(x, DType.float32)
+    return wide / ops.cast(_spread(call, scale, x), DType.float32)
+
+
+def _levels(call: OperatorCall, origin: Origin | None, unit: float, dtype: DType) -> Tensor:
+    """Bytes of one scale and one zero point; of int8 those of uint8 are remembered."""
+    if origin is None:
+        units = _units(call, call.x(0), call.x(1))
+    else:
+        values = elements(call.maybe(2))
+        lowest = np.iinfo(dtype.to_numpy()).min
+        start = 0 if values is None else int(values.reshape(()))
+        units = origin.over(unit, cut=start == lowest)
+    return levels_of(call, units, call.maybe(2), dtype)
+
+
+def levels_of(call: OperatorCall, units: Tensor, zero: Tensor | None, dtype: DType) -> Tensor:
+    """Floats rounded to bytes with one zero point; of int8 those of uint8 are remembered."""
+    values = elements(zero)
+    if zero is not None and values is None:
+        return requantized(units, ops.reshape(zero, []), dtype)
+    shift = 128 if dtype is DType.int8 else 0
+    start = shift + (0 if values is None else int(values.reshape(())))
+    place = known(np.array(start, np.uint8)) if start else None
+    unsigned = requantized(units, place, DType.uint8)
+    if dtype is DType.uint8:
+        return unsigned
+    signed_ = ops.cast(ops.cast(unsigned, DType.int32) - shift, DType.int8)
+    return call.origins.note_unsigned(signed_, unsigned)
 
 
 def _narrow(units: Tensor, dtype: DType, *, saturates: bool) -> Tensor:
@@ -64,9 +111,33 @@ def dequantize(call: OperatorCall) -> Tensor:
     x, scale, zero = call.x(0), call.x(1), call.maybe(2)
     code = call.number("output_dtype", 0)
     dtype = dtype_of(code) if code else scale.dtype
+    part = _part(call) if dtype is DType.float32 else None
+    if part is not None and part.numbers.dtype in LEVELS:
+        return call.origins.note(part.over(1.0), Origin((part,)))
     factor = ops.cast(_spread(call, scale, x), DType.float32)
-    centred = ops.cast(_centred(x, None if zero is None else _spread(call, zero, x)), DType.float32)
-    return ops.cast(centred * factor, dtype)
+    if x.dtype in EXACT:
+        place = None if zero is None else ops.cast(_spread(call, zero, x), DType.float32)
+        wide = ops.cast(x, DType.float32)
+        centred = wide if place is None else wide - place
+    else:
+        spread = None if zero is None else _spread(call, zero, x)
+        centred = ops.cast(_centred(x, spread), DType.float32)
+    result = ops.cast(centred * factor, dtype)
+    return result if part is None else call.origins.note(result, Origin((part,)))
+
+
+def _part(call: OperatorCall) -> Part | None:
+    """Return the part that a node dequantizes, if it is of bytes or sums and its scale is known."""
+    x, scale, zero = call.x(0), elements(call.x(1)), elements(call.maybe(2))
+    blocked = call.number("block_size", 0) > 0
+    if x.dtype not in (*LEVELS, DType.int32) or scale is None or blocked:
+        return None
+    if (call.has(2) and zero is None) or scale.dtype != np.float32:
+        return None
+    place = np.zeros((), np.int32) if zero is None else zero
+    spread = [_spread(call, known(one), x).to_numpy() for one in (place, scale)]
+    numbers, start = call.origins.levels(x, spread[0])
+    return Part(numbers, start, spread[1])
 
 
 def _centred(x: Tensor, zero: Tensor | None) -> Tensor:
@@ -85,18 +156,28 @@ def _of_rows(zero: Tensor | None) -> Tensor | None:
 @operator("MatMulInteger")
 def matmul_integer(call: OperatorCall) -> Tensor:
     """The product of matrices of bytes, less their zero points, in int32."""
-    left = _centred(call.x(0), _of_rows(call.maybe(2)))
-    return ops.matmul(left, _centred(call.x(1), call.maybe(3)))
+    return _product(call, call.x(0), call.maybe(2), call.x(1), call.maybe(3))
+
+
+def _product(
+    call: OperatorCall, a: Tensor, a_zero: Tensor | None, b: Tensor, b_zero: Tensor | None
+) -> Tensor:
+    found = multiplied(call, a, a_zero, b, b_zero)
+    if found is not None:
+        return found
+    return ops.matmul(_centred(a, _of_rows(a_zero)), _centred(b, b_zero))
 
 
 @operator("QLinearMatMul")
 def qlinear_matmul(call: OperatorCall) -> Tensor:
     """A product of quantized matrices, quantized."""
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (call.x(i) for i in range(8))
-    product = ops.matmul(_centred(a, _of_rows(a_zero)), _centred(b, b_zero))
+    product = _product(call, a, a_zero, b, b_zero)
     wide = [ops.cast(one, DType.float32) for one in (a_scale, b_scale, y_scale)]
     rows = ops.unsqueeze(wide[0], -1) if wide[0].rank == 1 else wide[0]
     units = ops.cast(product, DType.float32) * (rows * wide[1] / wide[2])
+    if y_zero.rank == 0:
+        return levels_of(call, units, y_zero, y_zero.dtype)
     return requantized(units, y_zero, y_zero.dtype)
 
 
@@ -106,6 +187,26 @@ def _convolved(call: OperatorCall, x: Tensor, weight: Tensor) -> Tensor:
     terms = int(np.prod(weight.shape.static()[1:]))
     wide = DType.float32 if terms <= EXACT_TERMS else DType.float64
     return convolved(call, ops.cast(x, wide), ops.cast(weight, wide), None)
+
+
+def _sums(call: OperatorCall, second: int, bias: Tensor | None = None) -> Tensor:
+    """The sums of a convolution of bytes in int32, whose filter is the input of that number."""
+    x, weight = call.x(0), call.x(second)
+    zero, start = call.maybe(2), call.maybe(second + 2)
+    levels = elements(zero) if call.has(2) else np.zeros((), np.int32)
+    starts = elements(start) if call.has(second + 2) else np.zeros((), np.int32)
+    if levels is not None and starts is not None and levels.size == 1 and x.dtype in LEVELS:
+        spread = starts.reshape(-1, *[1] * (weight.rank - 1)) if starts.ndim else starts
+        filters = signed(weight, spread)
+        if filters is not None:
+            numbers, point = call.origins.levels(x, levels.reshape(()))
+            found = convolution_sums(call, numbers, int(point), filters, bias)
+            if found is not None:
+                return found
+    centred = _centred(x, None if zero is None else ops.reshape(zero, []))
+    total = _convolved(call, centred, _centred(weight, _of_features(start, weight.rank)))
+    sums = ops.cast(total, DType.int32)
+    return sums if bias is None else sums + ops.reshape(bias, [-1, *[1] * (x.rank - 2)])
 
 
 def _of_features(values: Tensor | None, rank: int) -> Tensor | None:
@@ -118,22 +219,14 @@ def _of_features(values: Tensor | None, rank: int) -> Tensor | None:
 @operator("ConvInteger")
 def conv_integer(call: OperatorCall) -> Tensor:
     """A convolution of bytes, less their zero points, in int32."""
-    x, weight = call.x(0), call.x(1)
-    zero = call.maybe(2)
-    centred = _centred(x, None if zero is None else ops.reshape(zero, []))
-    filters = _centred(weight, _of_features(call.maybe(3), weight.rank))
-    return ops.cast(_convolved(call, centred, filters), DType.int32)
+    return _sums(call, 1)
 
 
 @operator("QLinearConv")
 def qlinear_conv(call: OperatorCall) -> Tensor:
     """A convolution of quantized images and filters, quantized."""
-    x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (call.x(i) for i in range(8))
-    filters = _centred(w, _of_features(w_zero, w.rank))
-    sums = _convolved(call, _centred(x, ops.reshape(x_zero, [])), filters)
-    column = [-1, *[1] * (x.rank - 2)]
-    if (bias := call.maybe(8)) is not None:
-        sums = sums + ops.cast(ops.reshape(bias, column), sums.dtype)
-    scale = w_scale if w_scale.rank == 0 else ops.reshape(w_scale, column)
+    x, x_scale, _, _, w_scale, _, y_scale, y_zero = (call.x(i) for i in range(8))
+    sums = _sums(call, 3, call.maybe(8))
+    scale = w_scale if w_scale.rank == 0 else ops.reshape(w_scale, [-1, *[1] * (x.rank - 2)])
     units = ops.cast(sums, DType.float32) * (x_scale * scale / y_scale)
-    return requantized(units, ops.reshape(y_zero, []), y_zero.dtype)
+    return levels_of(call, units, y_zero, y_zero.dtype)

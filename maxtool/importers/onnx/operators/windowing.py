@@ -9,6 +9,7 @@ import numpy as np
 
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, ops
+from maxtool.graph.ops.pooling import BYTES
 from maxtool.importers.onnx.operator_call import OperatorCall
 from maxtool.importers.onnx.operator_table import operator
 from maxtool.importers.onnx.operators.constants import full
@@ -50,9 +51,11 @@ def _grown(call: OperatorCall, image: Tensor, value: float = 0.0) -> Tensor:
 def max_pool(call: OperatorCall) -> list[Tensor]:
     """The largest element of each window, and its place among all elements."""
     x = call.x()
-    wide = x if x.dtype.is_float() else ops.cast(x, DType.float32)
+    is_bytes = x.dtype in BYTES and not call.wants(1)
+    wide = x if x.dtype.is_float() or is_bytes else ops.cast(x, DType.float32)
     window = _window(call, x)
-    image = _grown(call, channels_last(wide), float("-inf"))
+    lowest = float(np.iinfo(x.dtype.to_numpy()).min) if is_bytes else float("-inf")
+    image = _grown(call, channels_last(wide), lowest)
     padded = image.shape[1:-1] != x.shape[2:]
     require(not (padded and call.wants(1)), "places of largest elements need known sizes")
     pooled = ops.cast(channels_first(LARGEST[x.rank - 3](image, *window)), x.dtype)

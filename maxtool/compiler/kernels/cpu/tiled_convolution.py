@@ -1,0 +1,146 @@
+"""Convolutions in tiles: a register tile of pixels and features, on the image as it is.
+
+Channels lie last, so that the terms of a row of the window are neighbours: the inner loop walks
+them as a product walks its rows. Padding is a copy of the image with a number around it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import TypeAlias
+
+from tvm import tirx
+from tvm.tirx.script.builder import ir as T
+
+from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu.convolution_tiles import ImageTiles
+from maxtool.compiler.kernels.cpu.pixel_output import PixelOutput, as_lines
+
+# What becomes of a vector of a width when it is copied.
+Change: TypeAlias = Callable[[b.Expr, int], b.Expr]
+
+
+@dataclass(frozen=True, slots=True)
+class TiledConvolution(ABC):
+    """The sizes of a convolution while its kernel is built, and its result."""
+
+    tiles: ImageTiles
+    lanes: int
+    features: int
+    output: PixelOutput
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of features."""
+        return -(-self.features // self.tiles.block)
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of a tile."""
+        return prod(self.tiles.size)
+
+    @abstractmethod
+    def sums(self, image: b.Expr, start: list[b.Expr], block: b.Expr) -> b.Registers:
+        """The sums of the tile that starts at a row and a column, of a block of features."""
+
+    def chunk(self, image: b.Expr, chunk: b.Expr, block: b.Expr) -> None:
+        """Compute the features of a block for a part of an image."""
+        down, across = self.tiles.counts
+        chunks = self.tiles.chunks(self.blocks)
+        first = b.index(b.quotient(chunk * (down * across), chunks))
+        last = b.index(b.quotient((chunk + 1) * (down * across), chunks))
+        with T.serial(first, last) as at:
+            row = b.index(b.quotient(at, across))
+            column = b.index(at - row * across)
+            places = zip((row, column), self.tiles.size, self.tiles.output, strict=True)
+            start = [b.index(b.least(i * size, whole - size)) for i, size, whole in places]
+            self._tile(image, start, block)
+
+    def _tile(self, image: b.Expr, start: list[b.Expr], block: b.Expr) -> None:
+        wide = self.tiles.size[1]
+        rest = self.features % self.tiles.block
+
+        def place(p: b.Index) -> tuple[b.Indices, b.Expr]:
+            i, j = (p // wide, p % wide) if isinstance(p, int) else _divided(p, wide)
+            first = block * self.tiles.block
+            return (image, start[0] + i, (start[1] + j) * self.features + first), first
+
+        self.output.fetch(self.pixels, self.tiles.block, place)
+        registers = self.sums(image, start, block)
+
+        def store(count: int) -> None:
+            self.output.store_tile(registers, b.widths(count, self.lanes), place)
+
+        if rest:
+            is_last = block == self.blocks - 1
+            b.either(is_last, lambda: store(rest), lambda: store(self.tiles.block))
+        else:
+            store(self.tiles.block)
+
+
+def _divided(p: b.Expr, by: int) -> tuple[b.Expr, b.Expr]:
+    """Quotient and remainder."""
+    whole = b.index(b.quotient(p, by))
+    return whole, b.index(p - whole * by)
+
+
+def each_tile(own: TiledConvolution, batch: b.Expr, terms: int) -> None:
+    """Compute all tiles of all images, whose sums have so many terms."""
+    parts = own.tiles.chunks(own.blocks)
+
+    def task(i: b.Expr) -> None:
+        part = b.index(b.quotient(i, own.blocks))
+        number = b.index(b.quotient(part, parts))
+        own.chunk(number, b.index(part - number * parts), b.index(i - part * own.blocks))
+
+    work = prod(own.tiles.output) * own.features * terms // (parts * own.blocks)
+    b.each_image(batch, parts * own.blocks, work, task)
+
+
+def with_padding(
+    tiles: ImageTiles,
+    batch: b.Expr,
+    x: b.Buffer,
+    lanes: int,
+    fill: b.Expr,
+    given: tuple[int, int],
+    beyond: int = 0,
+    change: Change | None = None,
+) -> b.Buffer:
+    """Copy images of ``given`` sizes, with a number around each, and room for some ``beyond``."""
+    (height, width), (rows, columns), channels = given, tiles.padded, tiles.channels
+    top, left = tiles.window.before[0], tiles.window.before[1] * channels
+    whole, all_of_it = width * channels, columns * channels
+    memory = b.workspace((batch * (rows * all_of_it) + beyond,), str(fill.ty))
+    padded = as_lines(memory, (batch, rows, all_of_it))
+
+    def copy(i: b.Expr) -> None:
+        number = b.index(b.quotient(i, rows))
+        at = b.index(i - number * rows)
+
+        def write(first: int, count: int, value: Callable[[b.Index, int], b.Expr]) -> None:
+            def part(offset: b.Index, width: int) -> None:
+                b.store(padded, value(offset, width), (number, at, first + offset), width)
+
+            b.each_vector(count, lanes, part)
+
+        def nothing(_: b.Index, width: int) -> b.Expr:
+            return b.splat(fill, width)
+
+        def given_part(offset: b.Index, width: int) -> b.Expr:
+            value = b.load(x, (number, at - top, offset), width)
+            return value if change is None else change(b.let(value), width)
+
+        def row() -> None:
+            write(0, left, nothing)
+            write(left, whole, given_part)
+            write(left + whole, all_of_it - left - whole, nothing)
+
+        inside = tirx.all(at >= top, at < top + height)
+        b.either(inside, row, lambda: write(0, all_of_it, nothing))
+
+    b.each_image(batch, rows, columns * channels, copy)
+    return padded

@@ -1,0 +1,162 @@
+"""Quantized graphs: computed with whole numbers, and beside onnxruntime within a step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from maxtool.graph import Node
+from maxtool.importers.onnx import ImportedGraph, import_model, open_model
+from tests.importers.backend_suite import by_definitions
+from tests.importers.beside_onnxruntime import in_compiled, in_onnxruntime
+from tests.importers.models import model, saved, value
+from tests.importers.quantized_models import images, quantized
+
+node = helper.make_node
+RNG = np.random.default_rng(5)
+
+
+def imported(proto: onnx.ModelProto, folder: Path) -> ImportedGraph:
+    return import_model(open_model(saved(proto, folder, "imported.onnx")))
+
+
+def operations(graph: ImportedGraph) -> Counter[str]:
+    return Counter(one.op for one in graph.graph.nodes if isinstance(one, Node))
+
+
+def require_steps(proto: onnx.ModelProto, graph: ImportedGraph, inputs: Any, step: float) -> None:
+    """Compare with onnxruntime: no output is off by more than a step, and few are at all."""
+    (wanted,) = in_onnxruntime(proto, inputs).values()
+    for run in (lambda given: by_definitions(graph, given), in_compiled(graph)):
+        (got,) = run(inputs)
+        off = np.abs(got.astype(np.float64) - wanted)
+        assert off.max() <= step * 1.001
+        assert (off > step / 2).mean() <= 0.01
+
+
+@pytest.mark.parametrize("operators", [False, True], ids=["QDQ", "operators"])
+@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize("signed", [False, True])
+def test_networks(tmp_path: Path, signed: bool, per_channel: bool, operators: bool) -> None:
+    pytest.importorskip("onnxruntime")
+    proto = quantized(tmp_path, signed=signed, per_channel=per_channel, operators=operators)
+    graph = imported(proto, tmp_path)
+    found = operations(graph)
+    assert found["integer_convolution"] == 6
+    assert not {*found} & {"conv2d", "linear", "matmul"}
+    require_steps(proto, graph, {"x": images(9)}, 0.1)
+
+
+def between(x: str, name: str, zero: str, to: str = "scale") -> list[onnx.NodeProto]:
+    return [
+        node("QuantizeLinear", [x, to, zero], [f"{name}_q"]),
+        node("DequantizeLinear", [f"{name}_q", to, zero], [name]),
+    ]
+
+
+def test_weights_with_zero_points_and_biases_of_floats(tmp_path: Path) -> None:
+    """Weights of uint8 around 128 fit int8; a bias of floats is added to the scaled sums."""
+    constants = {
+        "scale": np.float32(0.03),
+        "zero": np.uint8(120),
+        "w": RNG.integers(0, 256, (80, 8, 3, 3), np.uint8),
+        "w_scale": RNG.uniform(0.001, 0.01, 80).astype(np.float32),
+        "w_zero": np.full(80, 128, np.uint8),
+        "bias": RNG.normal(size=80).astype(np.float32),
+        "to": np.float32(0.05),
+    }
+    nodes = [
+        *between("x", "xd", "zero"),
+        node("DequantizeLinear", ["w", "w_scale", "w_zero"], ["wd"], axis=0),
+        node("Conv", ["xd", "wd", "bias"], ["c"], pads=[1, 0, 2, 1], strides=[1, 2]),
+        *between("c", "y", "zero", "to"),
+    ]
+    inputs = [value("x", [2, 8, 9, 11])]
+    proto = model(nodes, inputs, ["y"], {k: np.asarray(v) for k, v in constants.items()})
+    graph = imported(proto, tmp_path)
+    assert operations(graph)["integer_convolution"] == 1
+    assert [*graph.graph.weight_values] == ["w.signed"]
+    x = RNG.normal(size=(2, 8, 9, 11)).astype(np.float32)
+    require_steps(proto, graph, {"x": x}, 0.05)
+
+
+def test_weights_that_do_not_fit_are_of_floats(tmp_path: Path) -> None:
+    constants = {
+        "scale": np.float32(0.03),
+        "zero": np.uint8(120),
+        "w": RNG.integers(0, 256, (4, 8, 3, 3), np.uint8),
+        "w_zero": np.uint8(3),
+    }
+    nodes = [
+        *between("x", "xd", "zero"),
+        node("DequantizeLinear", ["w", "scale", "w_zero"], ["wd"]),
+        node("Conv", ["xd", "wd"], ["y"]),
+    ]
+    inputs = [value("x", [2, 8, 9, 11])]
+    proto = model(nodes, inputs, ["y"], {k: np.asarray(v) for k, v in constants.items()})
+    graph = imported(proto, tmp_path)
+    assert operations(graph)["conv2d"] == 1
+    x = RNG.normal(size=(2, 8, 9, 11)).astype(np.float32)
+    require_steps(proto, graph, {"x": x}, 1e-3)
+
+
+@pytest.mark.parametrize("rows", [5, "n"])
+def test_products(tmp_path: Path, rows: int | str) -> None:
+    """A matrix with a scale of each column; what is read elsewhere, too, is there in floats."""
+    constants = {
+        "scale": np.float32(0.02),
+        "zero": np.int8(-3),
+        "w": RNG.integers(-128, 128, (70, 60)).astype(np.int8),
+        "w_scale": RNG.uniform(0.001, 0.01, 60).astype(np.float32),
+        "w_zero": np.zeros(60, np.int8),
+        "bias": RNG.normal(size=60).astype(np.float32),
+        "to": np.float32(0.07),
+    }
+    nodes = [
+        *between("x", "xd", "zero"),
+        node("DequantizeLinear", ["w", "w_scale", "w_zero"], ["wd"], axis=1),
+        node("MatMul", ["xd", "wd"], ["m"]),
+        node("Add", ["m", "bias"], ["b"]),
+        *between("b", "bd", "zero", "to"),
+        node("ReduceMean", ["xd"], ["mean"], keepdims=0),
+        node("Add", ["bd", "mean"], ["y"]),
+    ]
+    proto = model(
+        nodes,
+        [value("x", [2, rows, 70])],
+        ["y"],
+        {k: np.asarray(v) for k, v in constants.items()},
+        opset=17,
+    )
+    graph = imported(proto, tmp_path)
+    assert operations(graph)["integer_convolution"] == 1
+    x = RNG.normal(size=(2, 5, 70)).astype(np.float32)
+    require_steps(proto, graph, {"x": x}, 0.07)
+
+
+@pytest.mark.parametrize("op", ["ConvInteger", "MatMulInteger"])
+def test_sums_are_exact(tmp_path: Path, op: str) -> None:
+    is_conv = op == "ConvInteger"
+    shapes = ((2, 8, 9, 11), (80, 8, 3, 3)) if is_conv else ((2, 7, 70), (70, 60))
+    x = RNG.integers(0, 256, shapes[0], np.uint8)
+    w = RNG.integers(-128, 128, shapes[1]).astype(np.int8)
+    constants = {"w": w, "zero": np.uint8(200), "w_zero": np.int8(0)}
+    attributes = {"pads": [1, 2, 0, 1]} if is_conv else {}
+    proto = model(
+        [node(op, ["x", "w", "zero", "w_zero"], ["y"], **attributes)],
+        [value("x", shapes[0], TensorProto.UINT8)],
+        ["y"],
+        {k: np.asarray(v) for k, v in constants.items()},
+    )
+    proto.graph.output[0].type.tensor_type.elem_type = TensorProto.INT32
+    graph = imported(proto, tmp_path)
+    assert operations(graph)["integer_convolution"] == 1
+    (wanted,) = in_onnxruntime(proto, {"x": x}).values()
+    np.testing.assert_array_equal(by_definitions(graph, {"x": x})[0], wanted)
+    np.testing.assert_array_equal(in_compiled(graph)({"x": x})[0], wanted)
