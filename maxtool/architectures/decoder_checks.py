@@ -18,6 +18,7 @@ from maxtool.architectures import (
 from maxtool.architectures.bucket_checks import bucket_problems
 from maxtool.architectures.config import MAX_POSITIONS, other_lengths, out_of_range, unsupported
 from maxtool.architectures.decoder_config import DecoderConfig
+from maxtool.architectures.dense_layers import dense_problems
 from maxtool.architectures.pooling import POOLINGS
 from maxtool.errors import ConfigurationError
 
@@ -203,6 +204,12 @@ def _local(config: DecoderConfig) -> Iterator[str]:
         yield f"local_head_dim {dim} is odd"
 
 
+def _dense(config: DecoderConfig) -> Iterator[str]:
+    yield from dense_problems(config)
+    if config.dense_features is not None and not config.makes_vectors:
+        yield "dense_features needs pooling"
+
+
 # Blocks of another kind than two parts, one after the other.
 APART = ("single", "after")
 SIDE_BY_SIDE = ("parallel", "parallel_shared")
@@ -352,6 +359,7 @@ RULES: tuple[Rule, ...] = (
     _scans,
     _biased,
     _bidirectional,
+    _dense,
     _source,
     _relative,
     *expert_checks.RULES,

@@ -19,6 +19,11 @@ class EmbeddingOptions(DecoderSizes):
     # before a token and as many behind, and only where ``centred_windows`` says so.
     bidirectional: bool = False
     centred_windows: bool = False
+    # Of each layer behind the pooling how wide its output is, whether it has a bias, and its
+    # activation: a name in ``DENSE_ACTIVATIONS``; None where there is no such layer.
+    dense_features: tuple[int, ...] | None = None
+    dense_biases: tuple[bool, ...] | None = None
+    dense_activations: tuple[str, ...] | None = None
     normalize: bool = False  # whether ``embed`` scales that vector to length 1
     # Positions that texts are cut to, where they are fewer than ``context_length``.
     max_length: int | None = None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from maxtool.architectures.classifier_head import ClassifierHead
 from maxtool.architectures.config import typed
+from maxtool.architectures.dense_layers import DenseLayers
 from maxtool.architectures.disentangled_attention import DisentangledAttention
 from maxtool.architectures.distance_vectors import DistanceVectors, Places
 from maxtool.architectures.encoder_attention import EncoderAttention, HeadsOfAttention
@@ -84,6 +85,7 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
         self.layers = ModuleList(_layer(config, i, dtype, vectors) for i in range(config.n_layers))
         self.norm = _norm(config) if config.block == "pre" else None
         self.pooler = Linear(hidden, hidden, dtype, has_bias=True) if config.pooler else None
+        self.dense = DenseLayers(config, dtype) if config.dense_features else None
         self.classifier = ClassifierHead(config, dtype) if config.n_labels else None
         self.views = Views(config, self.context)
 
@@ -111,7 +113,8 @@ class Encoder(Module[[Tensor, Tensor, Tensor], "tuple[Tensor, ...]"]):
         """One vector for each text."""
         x = self.forward(input_ids, attention_mask)[0]
         pooling = self.config.pooling or "mean"
-        return pooled(pooling, x, attention_mask, normalize=self.config.normalize)
+        normalize = self.config.normalize
+        return pooled(pooling, x, attention_mask, normalize=normalize, dense=self.dense)
 
     def classify(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None

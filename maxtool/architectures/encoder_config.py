@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from maxtool.architectures.bucket_checks import bucket_problems
 from maxtool.architectures.config import MAX_POSITIONS, other_lengths, out_of_range, unsupported
 from maxtool.architectures.decoder_sizes import chosen
+from maxtool.architectures.dense_layers import dense_problems
 from maxtool.architectures.mlp import ACTIVATIONS, MLPS
 from maxtool.architectures.pooling import POOLINGS
 from maxtool.architectures.pre_norm_layer import LayerSizes
@@ -93,6 +94,11 @@ class EncoderConfig:
     # How ``embed`` makes one vector of all tokens: ``mean``, ``cls`` (the first one's) or ``max``;
     # None, where a checkpoint does not say, is ``mean``.
     pooling: str | None = None
+    # Of each layer behind the pooling how wide its output is, whether it has a bias, and its
+    # activation: a name in ``DENSE_ACTIVATIONS``; None where there is no such layer.
+    dense_features: tuple[int, ...] | None = None
+    dense_biases: tuple[bool, ...] | None = None
+    dense_activations: tuple[str, ...] | None = None
     n_labels: int = 0  # classes that a head tells apart, or 1 for a score; 0 for no head
     labels: tuple[str, ...] | None = None  # their names
     # How the head makes one vector of all tokens, ``mean`` or ``cls``; a pooler makes its own.
@@ -152,7 +158,7 @@ class EncoderConfig:
         """Return the problems with the values, one line each."""
         found = [*self._sizes(), *unsupported(self, CHOICES)]
         found += [*self._windows(), *self._relative(), *self._distances(), *self._blank()]
-        return [*found, *self._convolution(), *self._classifier()]
+        return [*found, *self._convolution(), *self._classifier(), *dense_problems(self)]
 
     def _sizes(self) -> Iterator[str]:
         positive = (

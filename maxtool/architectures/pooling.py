@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from maxtool.architectures.dense_layers import DenseLayers
 from maxtool.architectures.token_masks import factors
 from maxtool.graph import Tensor, ops
 
@@ -47,13 +48,24 @@ POOLINGS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
-def pooled(pooling: str, x: Tensor, attention_mask: Tensor, *, normalize: bool) -> Tensor:
-    """One vector ``[batch, hidden]`` for each text, scaled to length 1 if that is asked for."""
-    batch, _, hidden = x.shape
+def pooled(
+    pooling: str,
+    x: Tensor,
+    attention_mask: Tensor,
+    *,
+    normalize: bool,
+    dense: DenseLayers | None = None,
+) -> Tensor:
+    """One vector ``[batch, features]`` for each text, scaled to length 1 if that is asked for.
+
+    It is as wide as those of tokens, or as ``dense`` makes it.
+    """
     mask = factors(attention_mask)
     vector = POOLINGS[pooling](x, mask)
+    vector = vector if dense is None else dense(vector)
     scaled = of_length_1(vector) if normalize else vector
-    return scaled.reshape([batch, hidden])
+    batch, _, width = scaled.shape
+    return scaled.reshape([batch, width])
 
 
 def of_length_1(x: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from maxtool.architectures.decoder import CPU_FORM, Decoder
 from maxtool.architectures.decoder_config import DecoderConfig
+from maxtool.architectures.dense_layers import DenseLayers
 from maxtool.architectures.entry import Entry, Limit
 from maxtool.architectures.pooling import pooled
 from maxtool.architectures.token_masks import near, shown
@@ -27,18 +28,20 @@ class TextEmbedder(Decoder):
         trained = config.max_context
         cut = min(config.max_length or trained, trained)
         super().__init__(config, dtype, context or cut, CPU_FORM)
+        self.dense = DenseLayers(config, dtype) if config.dense_features else None
 
     def head(self, width: int, dtype: DType) -> Linear | None:  # noqa: ARG002 - there is none
         """Return None: vectors are read behind the last norm."""
         return None
 
     def pool(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """One vector ``[batch, hidden]`` for each text ``[batch, seq]``.
+        """One vector ``[batch, features]`` for each text ``[batch, seq]``.
 
         The mask is 1 for a token and 0 for padding.
         """
         x = self.masked(input_ids, attention_mask)
-        return pooled(self.pooling, x, attention_mask, normalize=self.config.normalize)
+        normalize = self.config.normalize
+        return pooled(self.pooling, x, attention_mask, normalize=normalize, dense=self.dense)
 
     def masked(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """The normalised vectors ``[batch, seq, hidden]`` of tokens, none of which sees padding.

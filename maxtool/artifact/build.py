@@ -233,6 +233,7 @@ def _prepared(request: Request, read: Mapping[Path, None]) -> Build:
     check_place(request, (*checkpoint.protected, *files_read(request.quantize)))
     recipe = load_recipe(request.recipe) if request.recipe else find_recipe(checkpoint)
     planned = plan(recipe, checkpoint, ignore=request.ignore)
+    checkpoint = planned.checkpoint
     planned.check()
     if request.check and request.against == parity.TRANSFORMERS:
         original_model.require(checkpoint)

@@ -12,9 +12,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from maxtool.artifact import original_dense
 from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.errors import ConfigurationError, MachineLacks
-from maxtool.runtime.loader.specs import CLASSIFY
+from maxtool.runtime.loader.specs import CLASSIFY, EMBED
 from maxtool.weights import Checkpoint
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -39,6 +40,9 @@ class OriginalModel:
         maker = "AutoModelForCausalLM" if contents.identity["task"] == GENERATE else "AutoModel"
         # The other implementations of experts want even sizes.
         self._model = load_model(maker, checkpoint, experts_implementation="eager")
+        self._dense = (
+            original_dense.layers_of(checkpoint.folder) if EMBED in self._functions else []
+        )
         self._classifier = (
             load_model("AutoModelForSequenceClassification", checkpoint)
             if CLASSIFY in self._functions
@@ -67,7 +71,7 @@ class OriginalModel:
             return {"logits": call_model(self._classifier, inputs)["logits"]}
         taken = {key: value for key, value in inputs.items() if key != "position"}
         results = self._run(taken, state)
-        if name == "embed":
+        if name == EMBED:
             return {"embeddings": self._pooled(results["last_hidden_state"], inputs)}
         if missing := [output for output in self._named(name) if output not in results]:
             what = f"the original model gives no {' or '.join(missing)}: it gives"
@@ -102,9 +106,10 @@ class OriginalModel:
         return {name: value.numpy() for name, value in pairs if isinstance(value, torch.Tensor)}
 
     def _pooled(self, tokens: Array, inputs: Mapping[str, Array]) -> Array:
-        """A vector ``[batch, hidden]`` of the tokens' vectors, as the options say."""
+        """A vector ``[batch, features]`` of the tokens' vectors, as the options say."""
         mask = inputs["attention_mask"][..., None].astype(bool)
         vectors = POOLINGS[str(self._facts["pooling"])](tokens.astype(np.float64), mask)
+        vectors = original_dense.applied(self._dense, vectors) if self._dense else vectors
         return of_length_1(vectors) if self._facts["normalize"] else vectors
 
 

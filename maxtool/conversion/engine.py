@@ -204,6 +204,7 @@ def _prepared(request: Request) -> Conversion:
     check_output(request.output, force=free, sources=_sources(checkpoint, request))
     _check_replaceable(request)
     planned = None if request.plain or adapter else _matched(checkpoint, request)
+    checkpoint = planned.checkpoint if planned else checkpoint
     quantized = QuantizedTypes({}, [])
     if planned is None:
         tensors, notes = copied_tensors(checkpoint, request)
@@ -279,6 +280,7 @@ def convert(
     journal = None if shared else new_journal(request, layout, recipe, seen)
     with staged_layout(request, layout, journal) as folder, trusted(journal), quick:
         for file in layout.files:
+            (folder / file.name).parent.mkdir(exist_ok=True)
             _finish(conversion, file, folder / file.name, report, shared or journal, progress)
         for name, data in layout.beside.items():
             (folder / name).parent.mkdir(exist_ok=True)
@@ -353,7 +355,7 @@ def _finish(
     """Write a file, unless an earlier run has finished it, or it is among the parts of others."""
     own = Report(report.output, 0)
     if isinstance(journal, PartFolder):
-        kept: FinishedPart | None = journal.bring(path, progress).part
+        kept: FinishedPart | None = journal.bring(file.name, path, progress).part
     else:
         kept = kept_part(journal, path, report.warnings.append, progress) if journal else None
     if kept is not None:

@@ -23,6 +23,8 @@ from maxtool.conversion.request import SHARDED, Request
 from maxtool.conversion.writers import WRITERS
 from maxtool.errors import UsageError
 from maxtool.files import Journal, staged, staged_parts
+from maxtool.recipe import dense_modules
+from maxtool.recipe.sentence_modules import MODULES, parse_modules
 from maxtool.weights.formats import safetensors
 from maxtool.weights.locate import MAX_PARTS, SPLIT_COUNT, SPLIT_TENSORS
 from maxtool.weights.names import natural_key
@@ -106,7 +108,9 @@ def laid_out(
     beside: Mapping[str, bytes],
 ) -> Layout:
     """Lay tensors out in one file, or in as many as the request's limit asks for."""
-    layout = _tensor_files(request, tensors, metadata, beside)
+    rest, apart = _apart(request, tensors, metadata, beside)
+    layout = _tensor_files(request, rest, metadata, beside)
+    layout = replace(layout, files=(*layout.files, *apart))
     files = tuple(_in_order_of_storage(request, file) for file in layout.files)
     layout = replace(layout, files=files)
     if not request.sha256:
@@ -116,6 +120,34 @@ def laid_out(
     name = f"{request.output.name}.sha256"
     others = layout.replaced.pattern if layout.replaced else re.escape(layout.entry)
     return replace(layout, checksums=name, replaced=re.compile(f"{others}|{re.escape(name)}"))
+
+
+def _apart(
+    request: Request,
+    tensors: Sequence[TensorSource],
+    metadata: Mapping[str, Any],
+    beside: Mapping[str, bytes],
+) -> tuple[list[TensorSource], list[TensorFile]]:
+    """The tensors of a folder's main files, and those of modules, which have folders of their own.
+
+    Which folders these are is said by the list of modules that the output has.
+    """
+    if request.target != "hf" or MODULES not in beside:
+        return list(tensors), []
+    modules = parse_modules(beside[MODULES], request.output / MODULES)
+    folders = [module.path for module in modules if module.kind == dense_modules.KIND]
+    rest: list[TensorSource] = []
+    apart: dict[str, list[TensorSource]] = {}
+    for spec, origin in tensors:
+        if (place := dense_modules.placed(spec.name, folders)) is None:
+            rest.append((spec, origin))
+            continue
+        folder, name = place
+        apart.setdefault(folder, []).append((replace(spec, name=name), origin))
+    file = dense_modules.WEIGHTS[0]
+    return rest, [
+        TensorFile(f"{folder}/{file}", tuple(held), metadata) for folder, held in apart.items()
+    ]
 
 
 def _in_order_of_storage(request: Request, file: TensorFile) -> TensorFile:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from maxtool.conversion.hf_files import CONFIG, GENERATION, PROCESSORS
 from maxtool.errors import InputError
+from maxtool.recipe import dense_modules
 from maxtool.recipe import sentence_transformers as sentences
+from maxtool.recipe.sentence_modules import MODULES, modules_of
 from maxtool.tokenizer.huggingface import CARRIED
 from maxtool.weights.jsonfile import read_object
 
@@ -18,6 +20,8 @@ TENSORS = re.compile(
     r"|(model\.safetensors|pytorch_model\.bin)\.index\.json"
 )
 CHECKSUMS = "SHA256SUMS"
+# What a folder of a module has; weights where it is a layer.
+OF_MODULES = frozenset({CONFIG, *dense_modules.WEIGHTS})
 BESIDE = frozenset({CHECKSUMS, CONFIG, GENERATION, *CARRIED, *PROCESSORS, *sentences.BESIDE})
 
 
@@ -33,40 +37,46 @@ def strangers(folder: Path) -> list[str]:
 def strange_names(names: Iterable[str]) -> list[str]:
     """The names of objects below a folder that belong to no checkpoint, as of :func:`strangers`.
 
-    A folder in it may hold the configuration of a module, where there is a list of modules.
+    A folder in it may hold a module, where there is a list of modules.
     """
     known = sorted(names)
     if not any(TENSORS.fullmatch(name) for name in known):
         return known
-    modules = sentences.MODULES in known
+    modules = MODULES in known
     return [name for name in known if not _is_known_object(name, has_modules=modules)]
 
 
 def _is_known_object(name: str, *, has_modules: bool) -> bool:
     folder, slash, file = name.partition("/")
     if slash:
-        return has_modules and file == CONFIG and bool(folder)
+        return has_modules and file in OF_MODULES and bool(folder)
     return name in BESIDE or TENSORS.fullmatch(name) is not None
 
 
-def _known(entry: Path, modules: frozenset[str]) -> bool:
+def _known(entry: Path, modules: Mapping[str, str]) -> bool:
     if entry.is_dir() and not entry.is_symlink():
-        return entry.name in modules and _is_module(entry)
+        return entry.name in modules and _is_module(entry, modules[entry.name])
     return entry.name in BESIDE or TENSORS.fullmatch(entry.name) is not None
 
 
-def _modules(folder: Path) -> frozenset[str]:
-    """The sub-folders that a ``modules.json`` names."""
+def _modules(folder: Path) -> dict[str, str]:
+    """The sub-folders that a ``modules.json`` names, with the kind of module each has."""
     try:
-        return frozenset(sentences.folders(folder))
+        return {module.path: module.kind for module in modules_of(folder)}
     except (InputError, OSError):
-        return frozenset()
+        return {}
 
 
-def _is_module(folder: Path) -> bool:
-    """Return whether a folder only configures a module of sentence-transformers."""
-    names = [entry.name for entry in folder.iterdir()]
+def _is_module(folder: Path, kind: str) -> bool:
+    """Return whether a folder only has a module of sentence-transformers: a configuration.
+
+    With it are weights where it is a layer.
+    """
+    names = {entry.name for entry in folder.iterdir() if entry.is_file()}
+    others = {entry.name for entry in folder.iterdir()} - names
+    known = OF_MODULES if kind == dense_modules.KIND else {CONFIG}
     try:
-        return not names or (names == [CONFIG] and bool(read_object(folder / CONFIG)))
+        configured = CONFIG in names and bool(read_object(folder / CONFIG))
+        return not others and names <= known and (configured or not names)
     except InputError:
         return False

@@ -51,6 +51,8 @@ class PartFolder(SharedParts):
         ``OutputExists`` if the folder is gone by then.
         """
         try:
+            if self.folder.exists():
+                (self.folder / name).parent.mkdir(exist_ok=True)
             with staged(self.folder / name, told=False) as path:
                 yield path
         except FileNotFoundError:
@@ -68,12 +70,14 @@ class PartFolder(SharedParts):
         """Return whether a finished part has its checksum."""
         return found.part.is_at(self.folder / found.part.name, progress)
 
-    def bring(self, path: Path, progress: Callable[[int], None] | None = None) -> SharedPart:
-        """Put the part that belongs at a path there, as a link where there are links.
+    def bring(
+        self, name: str, path: Path, progress: Callable[[int], None] | None = None
+    ) -> SharedPart:
+        """Put a part at a path, as a link where there are links.
 
         ``VerificationFailed`` if it is not what its record says.
         """
-        found, source = self.part(path.name), self.folder / path.name
+        found, source = self.part(name), self.folder / name
         if found is None:
             raise MissingFile("a finished part is no longer there", file=source)
         try:

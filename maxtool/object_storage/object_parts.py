@@ -62,6 +62,7 @@ class ObjectParts(SharedParts):
     def writing(self, name: str) -> Iterator[Path]:
         """Yield a path of this machine to write a part to; upload it when the block succeeds."""
         path = self.scratch / name
+        path.parent.mkdir(exist_ok=True)
         try:
             yield path
             self._versions[name] = upload(path, self._at(name), self.uploaded, again=self.again)

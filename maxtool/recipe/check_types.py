@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from maxtool.recipe.codec_type import FLAGS_OR_NULL, INTEGERS, NUMBER, NUMBER_OR_NULL
+from maxtool.recipe.codec_type import (
+    FLAGS_OR_NULL,
+    INTEGERS,
+    NUMBER,
+    NUMBER_OR_NULL,
+    SIZES_OR_NULL,
+)
 from maxtool.recipe.codecs import CODECS
 from maxtool.recipe.schema import Field, Recipe
 
@@ -15,6 +21,7 @@ NEEDED = {
     NUMBER_OR_NULL: NUMBERS,
     FLAGS_OR_NULL: ("flags",),
     INTEGERS: ("ints",),
+    SIZES_OR_NULL: ("ints",),
 }
 # Types of fields that a codec may write with before they are known where it reads.
 LATE = ("str", "flags", "int", "ints")

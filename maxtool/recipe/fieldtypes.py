@@ -66,6 +66,7 @@ TYPES: Mapping[str, Callable[[Any], Any]] = {
     "floats": _each(_float),
     "reals": _each(_real),
     "texts": _each(_exactly(str)),
+    "bools": _each(_exactly(bool)),
 }
 NEEDS: Mapping[str, str] = {
     "int": "a positive integer",
@@ -78,4 +79,5 @@ NEEDS: Mapping[str, str] = {
     "floats": "a list of positive numbers",
     "reals": "a list of numbers",
     "texts": "a list of texts",
+    "bools": "a list of truth values",
 }

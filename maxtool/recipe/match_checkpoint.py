@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError, MisshapenWeight
 from maxtool.recipe.bind import BoundRule, bind
+from maxtool.recipe.dense_modules import FEATURES, with_dense
 from maxtool.recipe.load import dialect
 from maxtool.recipe.name_patterns import clashes, renamed
 from maxtool.recipe.operations import result_dtype
@@ -38,6 +39,8 @@ def plan(recipe: Recipe, checkpoint: Checkpoint, *, ignore: frozenset[str] = fro
     recipe is an error.
     """
     resolved = resolve_config(recipe, checkpoint, ignore=ignore)
+    if resolved.values.get(FEATURES):
+        checkpoint = with_dense(checkpoint)
     renames = recipe.rules[dialect(checkpoint)].rename
     tensors = renamed(renames, checkpoint.tensors)
     made = Plan(recipe, checkpoint, dialect(checkpoint), resolved.values, tensors, resolved.notes)

@@ -23,13 +23,15 @@ def rules(where: str, table: Table, problems: Problems) -> Rules:
     """All rules of one dialect; ``where`` is their section's name, for problems."""
     past = problems.table(f"{where}.past_layers", table.get("past_layers", {}))
     refuse = problems.table(f"{where}.refuse", table.get("refuse", {}))
+    found = [
+        _rule(f"{where}.{target!r}", target, way, problems)
+        for target, value in table.items()
+        if target not in NOT_RULES
+        for way in _ways(value)
+    ]
     return Rules(
-        rules=tuple(
-            _rule(f"{where}.{target!r}", target, way, problems)
-            for target, value in table.items()
-            if target not in NOT_RULES
-            for way in _ways(value)
-        ),
+        # Those of single parameters come before others that fit these too.
+        rules=tuple(sorted(found, key=lambda rule: len(rule.target.indices))),
         drop=_patterns(f"{where}.drop", table["drop"], problems) if "drop" in table else (),
         past_layers={
             key: _patterns(f"{where}.past_layers", names, problems) for key, names in past.items()

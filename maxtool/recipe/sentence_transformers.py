@@ -1,28 +1,28 @@
 """Files of the sentence-transformers package beside a ``config.json``: how texts become vectors.
 
 ``modules.json`` lists the modules that follow each other: ``Transformer``, ``Pooling`` (its folder
-has a ``config.json`` with a flag for each mode) and ``Normalize``. ``sentence_bert_config.json``
-says to how many tokens texts are cut, ``config_sentence_transformers.json`` what may be put before
-them. Recipes see this as keys below ``sentence_transformers``.
+has a ``config.json`` with a flag for each mode), layers (``Dense``), and ``Normalize``.
+``sentence_bert_config.json`` says to how many tokens texts are cut,
+``config_sentence_transformers.json`` what may be put before them. Recipes see this as keys below
+``sentence_transformers``.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
-from maxtool.errors import MalformedFile
-from maxtool.weights.jsonfile import parse_object, read_object
-from maxtool.weights.source_file import read_file
+from maxtool.recipe import dense_modules
+from maxtool.recipe.sentence_modules import MODULES, MOST, modules_of
+from maxtool.weights.jsonfile import read_object
 
 TABLE = "sentence_transformers"
-MODULES = "modules.json"
 SETTINGS, PROMPTS = "sentence_bert_config.json", "config_sentence_transformers.json"
 # What of those two files matters: where texts are cut, and what is done to them before.
 TOLD = ("max_seq_length", "do_lower_case", "default_prompt_name")
-POOLING_FOLDER = "1_Pooling"
 # The package's own files beside a config.json.
 BESIDE = (MODULES, SETTINGS, PROMPTS)
 # The flags of a pooling module, by our names for the modes.
@@ -39,19 +39,19 @@ NEWER = {
     "weightedmean": "weighted_mean",
     "mean_sqrt_len_tokens": "mean_sqrt_len",
 }
-MOST = 1 << 20  # bytes of each of these files
 
 
 def read(folder: Path) -> dict[str, Any]:
     """The keys, dotted; none where there is no ``modules.json``."""
     if not (folder / MODULES).is_file():
         return {}
-    modules = _modules(folder / MODULES)
-    kinds = [kind for kind, _ in modules]
+    modules = modules_of(folder)
+    kinds = [kind for kind, _ in itertools.groupby(module.kind for module in modules)]
     keys: dict[str, Any] = {"modules": " ".join(kinds), "normalize": "Normalize" in kinds}
     for kind, path in modules:
         if kind == "Pooling":
             keys["pooling"] = _pooling(folder / path / "config.json")
+    keys |= dense_modules.read(folder, modules)
     settings = _optional(folder / SETTINGS) | _optional(folder / PROMPTS)
     keys |= {name: settings[name] for name in TOLD if settings.get(name) is not None}
     return {f"{TABLE}.{name}": value for name, value in keys.items()}
@@ -70,8 +70,8 @@ def prompts(folder: Path) -> dict[str, str]:
 
 
 def _leaves_out_prompts(folder: Path) -> bool:
-    pools = [path for kind, path in _modules(folder / MODULES) if kind == "Pooling"]
-    read = [_optional(folder / path / "config.json") for path in pools]
+    pools = modules_of(folder, "Pooling")
+    read = [_optional(folder / module.path / "config.json") for module in pools]
     return any(config.get("include_prompt") is False for config in read)
 
 
@@ -84,15 +84,18 @@ def files(keys: Mapping[str, Any], width: int) -> dict[str, bytes]:
     if mode is None:
         return {}
     length = keys.get("max_seq_length")
-    modules = [("Transformer", ""), ("Pooling", POOLING_FOLDER)]
-    modules += [("Normalize", "2_Normalize")] if keys.get("normalize") else []
+    layers = dense_modules.configs(keys, width)
+    kinds = ["Transformer", "Pooling", *(dense_modules.KIND for _ in layers)]
+    kinds += ["Normalize"] if keys.get("normalize") else []
+    paths = ["", *(f"{index}_{kind}" for index, kind in enumerate(kinds[1:], 1))]
     flags = {flag: name == mode for name, flag in MODES.items()}
+    configs = [{"word_embedding_dimension": width, **flags}, *layers]
     made: dict[str, object] = {
         MODULES: [
             {"idx": i, "name": str(i), "path": path, "type": f"{TABLE}.models.{kind}"}
-            for i, (kind, path) in enumerate(modules)
+            for i, (kind, path) in enumerate(zip(kinds, paths, strict=True))
         ],
-        f"{POOLING_FOLDER}/config.json": {"word_embedding_dimension": width, **flags},
+        **{f"{path}/config.json": each for path, each in zip(paths[1:], configs, strict=False)},
         **({} if length is None else {SETTINGS: {"max_seq_length": length}}),
     }
     return {name: (json.dumps(content, indent=2) + "\n").encode() for name, content in made.items()}
@@ -108,29 +111,7 @@ def carried(folder: Path) -> list[str]:
 
 def folders(folder: Path) -> list[str]:
     """The sub-folders that modules are kept in; none where there is no ``modules.json``."""
-    file = folder / MODULES
-    return [path for _, path in _modules(file) if path] if file.is_file() else []
-
-
-def _modules(file: Path) -> list[tuple[str, str]]:
-    """Kind and path of each module, in order."""
-    raw = read_file(file, MOST, "modules")
-    listed = parse_object(b'{"modules":' + raw + b"}", file=file)["modules"]
-    found = [_module(item) for item in listed] if isinstance(listed, list) else [None]
-    if None in found:
-        raise MalformedFile("not a list of modules, each with a type and a path", file=file)
-    return [item for item in found if item is not None]
-
-
-def _module(item: object) -> tuple[str, str] | None:
-    match item:
-        case {"type": str(kind), "path": str(path)} if _inside(path):
-            return kind.rpartition(".")[2], path
-    return None
-
-
-def _inside(path: str) -> bool:
-    return not path or (PurePosixPath(path).name == path and path not in ("..", "."))
+    return [module.path for module in modules_of(folder) if module.path]
 
 
 def _pooling(file: Path) -> str:

@@ -82,10 +82,13 @@ def _brought(origin: Origin, progress: Progress) -> Path:
     """Bring all that is needed of a place; return what is opened."""
     chosen = selection.select(origin)
     brought = {file: origin.bring(file, progress) for file in chosen.beside}
+    configs, layers = selection.of_modules(origin, chosen.main, brought)
+    brought |= {file: origin.bring(file, progress) for file in configs}
     main = origin.bring(chosen.main, progress) if chosen.main.endswith(selection.INDEX) else Path()
     files = selection.weights_of(chosen.main, main)
     origin.look_for(files)
     selection.check_listed(origin, files)
+    files = [*files, *layers]
     progress.steps(len(files))
     brought |= {file: origin.bring(file, progress) for file in files}
     brought.setdefault(chosen.main, main)

@@ -39,18 +39,34 @@ def outlined(text: str, progress: ShownProgress) -> Iterator[Source | None]:
                 return
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="maxtool-")))
             fetched = fetch(origin.url(chosen.main), folder, origin.store)
-            originals = dict(fetched.urls)
-            for file in chosen.beside:
-                copy = folder / posixpath.relpath(file, posixpath.dirname(chosen.main) or ".")
-                copy.parent.mkdir(parents=True, exist_ok=True)
+            originals, copies = dict(fetched.urls), [*fetched.sizes]
+            brought = {file: origin.bring(file, meter) for file in chosen.beside}
+            configs, layers = selection.of_modules(origin, chosen.main, brought)
+            whole = [file for file in layers if not file.endswith(HEADERS_FIRST)]
+            for file in layers:
+                if file not in whole:
+                    place = _beside(folder, file, chosen.main).parent
+                    of_layer = fetch(origin.url(file), place, origin.store)
+                    originals |= of_layer.urls
+                    copies += of_layer.sizes
+            brought |= {file: origin.bring(file, meter) for file in (*configs, *whole)}
+            for file, content in brought.items():
+                copy = _beside(folder, file, chosen.main)
                 copy.unlink(missing_ok=True)
-                copy.symlink_to(origin.bring(file, meter).absolute())
+                copy.symlink_to(content.absolute())
                 originals[copy] = redacted(origin.url(file))
-        headers = [copy for copy in fetched.sizes if copy.suffix != selection.INDEX]
+        headers = [copy for copy in copies if copy.suffix != selection.INDEX]
         stack.enter_context(original_named(originals))
         stack.enter_context(header_copies(headers))
         path = fetched.path if chosen.is_named else folder
         yield brought_from(origin, path)
+
+
+def _beside(folder: Path, file: str, main: str) -> Path:
+    """The place of a file's copy in a folder that has that of ``main``; its own folder is made."""
+    copy = folder / posixpath.relpath(file, posixpath.dirname(main) or ".")
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    return copy
 
 
 def open_named(text: str) -> OpenedCheckpoint:

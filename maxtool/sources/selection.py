@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from maxtool.conversion.hf_files import CONFIG, GENERATION, PROCESSORS
-from maxtool.errors import MissingFile
-from maxtool.recipe import sentence_transformers
+from maxtool.errors import InputError, MissingFile
+from maxtool.recipe import dense_modules, sentence_transformers
+from maxtool.recipe.sentence_modules import MODULES, listed_modules
 from maxtool.sources.origin import Listed, Origin
 from maxtool.tokenizer.huggingface import CARRIED
 from maxtool.urls import redacted
@@ -97,13 +98,36 @@ def _beside(files: Mapping[str, Listed], main: str) -> tuple[str, ...]:
     if name.endswith(GGUF):
         return ()
     wanted = {posixpath.join(folder, one) for one in BESIDE}
-    if posixpath.join(folder, sentence_transformers.MODULES) in files:
-        depth = folder.count("/") + (2 if folder else 1)
-        ends = f"/{CONFIG}"
-        wanted |= {one for one in files if one.endswith(ends) and one.count("/") == depth}
     if name.endswith(ONNX):  # data outside of the file, by the names that exporters give it
         wanted |= {one for one in files if one.startswith(main)}
     return tuple(one for one in files if one in wanted - {main})
+
+
+def of_modules(
+    origin: Origin, main: str, brought: Mapping[str, Path]
+) -> tuple[list[str], list[str]]:
+    """Files of the modules that stand beside a model: configurations, and those with weights.
+
+    ``brought`` has the copies of what is beside ``main``. What is not there is left out.
+    """
+    folder = posixpath.dirname(main)
+    copy = brought.get(posixpath.join(folder, MODULES))
+    try:
+        modules = [] if copy is None else listed_modules(copy)
+    except InputError:  # which is said where a recipe needs them
+        modules = []
+    inside = [module for module in modules if module.path]
+    places = {module: posixpath.join(folder, module.path) for module in inside}
+    configs = [posixpath.join(place, CONFIG) for place in places.values()]
+    weights = [
+        [posixpath.join(place, name) for name in dense_modules.WEIGHTS]
+        for module, place in places.items()
+        if module.kind == dense_modules.KIND
+    ]
+    origin.look_for([*configs, *(name for names in weights for name in names)])
+    there = [name for name in configs if name in origin.listing]
+    held = (next((name for name in names if name in origin.listing), None) for names in weights)
+    return there, [name for name in held if name is not None]
 
 
 def check_listed(origin: Origin, names: Iterable[str]) -> None:

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit, urlunsplit
 
 from maxtool.errors import AccessRefused, MissingFile
 from maxtool.files import sha256
-from maxtool.recipe import sentence_transformers
 from maxtool.sources.locking import own_part
 from maxtool.sources.origin import Listed, Origin, Progress
 from maxtool.sources.selection import BESIDE, MAIN
@@ -30,8 +29,6 @@ from maxtool.weights.remote.patience import patiently
 from maxtool.weights.remote.store import Store
 
 AT_ONCE = 8  # requests side by side
-# What may lie beside a file with weights.
-AROUND = (*BESIDE, f"{sentence_transformers.POOLING_FOLDER}/config.json")
 # Endings of files with weights, and of what lists them: any other URL is a folder's.
 ENDINGS = frozenset(
     (".safetensors", ".gguf", ".json", ".bin", ".pth", ".pt", ".onnx", ".npz", ".npy")
@@ -68,14 +65,14 @@ class UrlOrigin(Origin):
     def look_around(self) -> None:
         """List what may belong to a model; ``MissingFile`` if nothing is there."""
         if self.asked:
-            self._warn(self._look_all(() if self.asked.endswith(".gguf") else AROUND))
+            self._warn(self._look_all(() if self.asked.endswith(".gguf") else BESIDE))
             return
         listed = self.store.listed(self._folder)
         if listed is not None:
             inside = {file: size for file, size in listed.items() if stays_inside(file)}
             self.listing |= {file: Listed(size) for file, size in inside.items()}
             return
-        problems = self._look_all((*MAIN, *AROUND))
+        problems = self._look_all((*MAIN, *BESIDE))
         if not self.listing.keys() & {*MAIN}:
             errors = list(problems.values())
             telling = [one for one in errors if isinstance(one, AccessRefused)] or errors

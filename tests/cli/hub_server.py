@@ -32,10 +32,15 @@ class HubHandler(Handler):
         elif path.startswith("/api/models/org/model"):
             self.send(200, json.dumps(self.server.described()).encode())
         elif path.endswith(LARGE):
-            self.refuse(302, Location=f"{self.server.files.url}/{path.rpartition('/')[2]}?sig=s")
+            self.refuse(302, Location=f"{self.server.files.url}/{_within(path)}?sig=s")
         else:
-            self.path = f"/{path.rpartition('/')[2]}"
+            self.path = f"/{_within(path)}"
             super().do_GET()
+
+
+def _within(path: str) -> str:
+    """The path of a file in the repository: what is behind the revision."""
+    return path.partition("/resolve/")[2].partition("/")[2] or path.rpartition("/")[2]
 
 
 class HubServer(Server):
@@ -57,10 +62,14 @@ class HubServer(Server):
     def described(self) -> dict[str, Any]:
         """The answer of ``/api/models``."""
         listed = []
-        for path in sorted(self.root.iterdir()):
+        for path in sorted(path for path in self.root.rglob("*") if path.is_file()):
             data = path.read_bytes()
             git = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()  # noqa: S324
-            file = {"rfilename": path.name, "size": len(data), "blobId": git}
+            file = {
+                "rfilename": path.relative_to(self.root).as_posix(),
+                "size": len(data),
+                "blobId": git,
+            }
             if path.suffix in LARGE:
                 sha = hashlib.sha256(data).hexdigest()
                 file["lfs"] = {"size": len(data), "sha256": sha, "pointerSize": 134}

@@ -32,7 +32,7 @@ import json, sys
 from pathlib import Path
 import torch
 torch.exp = lambda x: x.double().exp().float()
-checkout, pairs = Path(sys.argv[1]), sys.argv[2:]
+checkout, options, pairs = Path(sys.argv[1]), sys.argv[2].split(), sys.argv[3:]
 sys.path[:0] = [str(checkout), str(checkout / "gguf-py")]
 import convert_hf_to_gguf
 from conversion.base import ModelBase, TextModel
@@ -53,7 +53,7 @@ for source, target in zip(pairs[::2], pairs[1::2]):
     # It keeps them for the class, of whatever model was before.
     for name in ("_alpha_n", "_alpha_p", "_beta", "_eps"):
         setattr(ApertusModel, name, {})
-    sys.argv = ["convert", source, "--outfile", target, "--outtype", "f32"]
+    sys.argv = ["convert", source, "--outfile", target, "--outtype", "f32", *options]
     try:
         convert_hf_to_gguf.main()
     except (Exception, SystemExit) as error:
@@ -108,8 +108,11 @@ NOMIC = {
 }
 
 
-def convert(checkout: Path, pairs: Sequence[tuple[Path, Path]]) -> None:
-    """Make a GGUF file of each folder, as far as the converter does it; it prints why not."""
+def convert(checkout: Path, pairs: Sequence[tuple[Path, Path]], *options: str) -> None:
+    """Make a GGUF file of each folder, as far as the converter does it; it prints why not.
+
+    ``options`` are further ones of its command.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         arguments: list[Path] = []
         for index, (folder, target) in enumerate(pairs):
@@ -128,7 +131,8 @@ def convert(checkout: Path, pairs: Sequence[tuple[Path, Path]]) -> None:
             arguments += [source, target]
         if not arguments:
             return
-        command = [sys.executable, "-c", CONVERT, str(checkout), *map(str, arguments)]
+        given = [str(checkout), " ".join(options), *map(str, arguments)]
+        command = [sys.executable, "-c", CONVERT, *given]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
 
 

@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 
 from maxtool.errors import ConfigurationError, InputError, MalformedFile
 from maxtool.recipe import load_recipe, resolve_config
+from maxtool.recipe.dense_modules import USUAL
 from maxtool.recipe.sentence_transformers import files, read
 from maxtool.weights import open_checkpoint
 from tests.recipe.conftest import DATA
 
 TYPE = "sentence_transformers.models."
+ACTIVATION = "torch.nn.modules.activation."
 
 
 @pytest.fixture
@@ -58,11 +60,45 @@ def test_pooling_that_is_not_supported(folder: Path, flags: dict[str, Any], said
         values(folder)
 
 
-def test_a_module_that_is_not_supported(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("place", "kind", "said"),
+    [
+        (1, "Dense", "'Transformer Dense Pooling Normalize'"),
+        (3, "Dense", "'Transformer Pooling Normalize Dense'"),
+        (2, "LayerNorm", "'Transformer Pooling LayerNorm Normalize'"),
+    ],
+)
+def test_a_module_that_is_not_supported(folder: Path, place: int, kind: str, said: str) -> None:
+    insert(folder, place, f"2_{kind}", kind, LAYER)
+    with pytest.raises(ConfigurationError, match=said):
+        values(folder)
+
+
+LAYER = {"in_features": 20, "out_features": 7, "bias": True}
+
+
+def insert(folder: Path, place: int, path: str, kind: str, config: dict[str, Any]) -> None:
+    """Put a module into the list, and its configuration into a folder."""
     modules = json.loads((folder / "modules.json").read_text())
-    modules.insert(2, {"idx": 2, "name": "2", "path": "2_Dense", "type": f"{TYPE}Dense"})
+    modules.insert(place, {"idx": 9, "name": "9", "path": path, "type": f"{TYPE}{kind}"})
     (folder / "modules.json").write_text(json.dumps(modules))
-    with pytest.raises(ConfigurationError, match="'Transformer Pooling Dense Normalize'"):
+    (folder / path).mkdir()
+    (folder / path / "config.json").write_text(json.dumps(config))
+
+
+def test_layers(folder: Path) -> None:
+    """Take the activation that torch's layer has where a configuration says none."""
+    insert(folder, 2, "2_Dense", "Dense", LAYER)
+    gelu = {"out_features": 5, "bias": False, "activation_function": f"{ACTIVATION}GELU"}
+    insert(folder, 3, "3_Dense_1024", "Dense", gelu)
+    found = values(folder)
+    named = ("dense_features", "dense_biases", "dense_activations")
+    assert [found[name] for name in named] == [(7, 5), (True, False), ("tanh", "gelu")]
+
+
+def test_a_layer_without_a_width(folder: Path) -> None:
+    insert(folder, 2, "2_Dense", "Dense", {"in_features": 20})
+    with pytest.raises(MalformedFile, match="a Dense module without out_features"):
         values(folder)
 
 
@@ -117,14 +153,20 @@ def test_any_bytes(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> Non
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
 @pytest.mark.parametrize("normalize", [False, True])
-def test_written_files_say_the_same(tmp_path: Path, pooling: str, normalize: bool) -> None:
-    keys = {"pooling": pooling, "normalize": normalize, "max_seq_length": 9}
+@pytest.mark.parametrize("layers", [0, 2])
+def test_written_files_say_the_same(
+    tmp_path: Path, pooling: str, normalize: bool, layers: int
+) -> None:
+    keys: dict[str, Any] = {"pooling": pooling, "normalize": normalize, "max_seq_length": 9}
+    if layers:
+        keys |= {"dense_features": [8, 20], "dense_biases": [True, False]}
+        keys["dense_activations"] = ["tanh", "identity"]
     for name, data in files(keys, 20).items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(data)
     found = {key.removeprefix("sentence_transformers."): v for key, v in read(tmp_path).items()}
     assert found.pop("modules").startswith("Transformer Pooling")
-    assert found == keys
+    assert found == keys | (USUAL if layers else {})
 
 
 def test_another_recipe_passes_them_over(tmp_path: Path) -> None:

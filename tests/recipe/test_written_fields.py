@@ -35,6 +35,7 @@ DRAWN: dict[str, st.SearchStrategy[Any]] = {
     "float": st.floats(1e-3, 1e3) | st.sampled_from([0.25, 1.0, 10000.0]),
     "bool": st.booleans(),
     "texts": st.lists(st.text(max_size=4), min_size=1, max_size=4, unique=True).map(tuple),
+    "bools": st.lists(st.booleans(), min_size=1, max_size=4).map(tuple),
     "ints": st.lists(st.integers(1, 9), min_size=1, max_size=4).map(tuple),
     "floats": st.lists(st.floats(1, 9), min_size=1, max_size=4).map(tuple),
 }

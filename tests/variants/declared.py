@@ -38,13 +38,14 @@ class Declared(NamedTuple):
 
 TYPE = "sentence_transformers.models."
 PARTS = ("Transformer", "Pooling", "Normalize")
+WITH_LAYERS = ("Transformer", "Pooling", "Dense", "Dense", "Normalize")
 
 
 def _modules(*names: str) -> list[Config]:
-    paths = ("", "1_Pooling", "2_Normalize")
+    paths = ("", *(f"{index}_{name}" for index, name in enumerate(names[1:], 1)))
     return [
         {"idx": index, "name": str(index), "path": path, "type": f"{TYPE}{name}"}
-        for index, (name, path) in enumerate(zip(names, paths, strict=False))
+        for index, (name, path) in enumerate(zip(names, paths, strict=True))
     ]
 
 
@@ -56,6 +57,21 @@ def _sentences(mode: str, *names: str, **settings: object) -> dict[str, object]:
     }
 
 
+def _layers(*widths: int, end: bool = True, **settings: object) -> dict[str, object]:
+    """Layers of these widths behind the mean, which only multiply unless settings say more.
+
+    Vectors are of length 1 in the ``end``, or not.
+    """
+    plain = {"bias": False, "activation_function": "torch.nn.modules.linear.Identity"}
+    names = WITH_LAYERS[: 2 + len(widths)]
+    configs = {
+        f"{index}_Dense/config.json": {"out_features": width, **plain, **settings}
+        for index, width in enumerate(widths, 2)
+    }
+    names += ("Normalize",) if end else ()
+    return {**_sentences("mean_tokens", *names), **configs}
+
+
 MEAN = _sentences("mean_tokens", *PARTS)
 LAST = _sentences("lasttoken", *PARTS)
 READ = {"pooling": "mean", "normalize": True, "max_length": 256}
@@ -63,6 +79,15 @@ BGE, QWEN, GEMMA = "bge-small-en-v1.5", "Qwen3-0.6B", "embeddinggemma-300m"
 NOMIC = "nomic-embed-text-v1"
 MIXER = "Phi-3.5-MoE-instruct"
 DEBERTA = "deberta-v2-xlarge"
+LABSE = {"dense_features": (384,), "dense_biases": (True,), "dense_activations": ("tanh",)}
+TANH = {"bias": True, "activation_function": "torch.nn.modules.activation.Tanh"}
+PLAIN_TWICE = {"dense_biases": (False, False), "dense_activations": ("identity", "identity")}
+# What a layer reads and writes, and what it adds, otherwise than usual.
+OTHER_SETTINGS = {
+    "module_input_name": "token_embeddings",
+    "module_output_name": "projected",
+    "use_residual": True,
+}
 PROMPT = {"config_sentence_transformers.json": {"default_prompt_name": "query", "prompts": {}}}
 
 NEWER_KINDS = ["linear_attention"] * 39 + ["full_attention"]
@@ -92,7 +117,14 @@ DECLARED: tuple[Declared, ...] = (
     Declared(BGE, {}, {**READ, "normalize": False}, files=_sentences("mean_tokens", *PARTS[:2])),
     Declared(BGE, {}, {"pooling": None, "max_length": 256}, files=_sentences("x", *PARTS[:1])),
     Declared(BGE, {}, None, files=_sentences("lasttoken", *PARTS)),
-    Declared(BGE, {}, None, files=_sentences("mean_tokens", "Transformer", "Pooling", "Dense")),
+    Declared(BGE, {}, None, files=_sentences("mean_tokens", "Transformer", "Pooling", "LayerNorm")),
+    Declared(BGE, {}, {**READ, **LABSE}, files=_layers(384, **TANH)),
+    Declared(BGE, {}, {**READ, **LABSE, "normalize": False}, files=_layers(384, end=False, **TANH)),
+    *(
+        Declared(model, {}, None, files=_layers(384, **{name: other}))
+        for name, other in OTHER_SETTINGS.items()
+        for model in (BGE, QWEN)
+    ),
     Declared(BGE, {}, None, files=_sentences("mean_tokens", *PARTS, do_lower_case=True)),
     Declared(BGE, {}, {**READ, "default_prompt": "query"}, files=MEAN | PROMPT),
     Declared(BGE, {"num_attention_heads": None}, {"n_heads": 12}),
@@ -105,7 +137,20 @@ DECLARED: tuple[Declared, ...] = (
         LAST,
     ),
     Declared(GEMMA, {}, READ, {"gemma-embedding.pooling_type": 1}, MEAN),
-    Declared(GEMMA, {}, None, files=_sentences("mean_tokens", "Transformer", "Pooling", "Dense")),
+    Declared(
+        GEMMA,
+        {},
+        {**READ, "dense_features": (3072, 768), **PLAIN_TWICE},
+        {
+            "gemma-embedding.attention.sliding_window": 512,
+            "gemma-embedding.dense_2_feat_in": 768,
+            "gemma-embedding.dense_2_feat_out": 3072,
+            "gemma-embedding.dense_3_feat_in": 3072,
+            "gemma-embedding.dense_3_feat_out": 768,
+            "gemma-embedding.pooling_type": 1,
+        },
+        _layers(3072, 768),
+    ),
     Declared(
         QWEN, {}, {**READ, "default_prompt": "query"}, {"qwen3.pooling_type": 1}, MEAN | PROMPT
     ),
@@ -128,7 +173,10 @@ DECLARED: tuple[Declared, ...] = (
         _sentences("x", *PARTS[:1]),
     ),
     Declared(QWEN, {}, None, files=_sentences("mean_sqrt_len_tokens", *PARTS)),
-    Declared(QWEN, {}, None, files=_sentences("mean_tokens", "Transformer", "Pooling", "Dense")),
+    Declared(
+        QWEN, {}, None, files=_sentences("mean_tokens", "Transformer", "Pooling", "LayerNorm")
+    ),
+    Declared(QWEN, {}, {**READ, **LABSE}, files=_layers(384, **TANH)),
     Declared(QWEN, {}, None, files=_sentences("mean_tokens", *PARTS, do_lower_case=True)),
     Declared(
         "distilbert-base-uncased",

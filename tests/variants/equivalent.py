@@ -8,6 +8,13 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     "llama.cpp's converter writes other numbers than a GLM's, so that no GGUF file is recorded": (
         "glm * match/gguf*",
     ),
+    "tests/parity/test_dense_layers.py compares what such layers compute": (
+        "_dense * weights/*",
+        "gemma_embedding * weights/*/dense.*",
+    ),
+    "what a layer takes is what the one before it gives": (
+        "gemma_embedding swap config/dense_features/gguf/keys/1 with 2",
+    ),
     "tests/recipe/test_gpt_oss.py compares it with the numbers that its blocks mean": (
         "gpt_oss_mxfp4 * weights*",
     ),
