@@ -44,6 +44,8 @@ KERNELS = {
     "GatherRows": "graph/test_indexing.py::test_gathering[int64]",
     "GroupNormRows": "graph/test_normalization.py::test_what_numpy_computes[float16]",
     "IndexRows": "graph/test_reduction.py::test_nan_and_ties",
+    "IntegerConvolution": "compiler/test_integer_convolutions.py"
+    "::test_direct[uint8-131-size4-8-70-taps4-window4]",
     "IntegerPower": "graph/test_elementwise.py::test_powers_of_whole_numbers[int32]",
     "L2NormRows": "graph/test_normalization.py::test_l2_norms[float32]",
     "LayerNormRows": "graph/test_normalization.py::test_what_numpy_computes[float32]",
