@@ -36,7 +36,9 @@ class EncoderLayer(Module[..., Tensor]):
         hidden, inner = config.hidden_size, config.intermediate_size
         self.attn = _attention(config, dtype, vectors)
         self.attn_norm = _norm(config)
-        self.mlp = MLPS[config.mlp](hidden, inner, config.hidden_act, dtype, config.mlp_bias)
+        biased, last = config.mlp_bias, config.down_bias
+        mlp = MLPS[config.mlp]
+        self.mlp = mlp(hidden, inner, config.hidden_act, dtype, biased, down_bias=last)
         self.mlp_norm = _norm(config)
 
     def forward(self, x: Tensor, mask: Tensor, given: Angles | Places | None) -> Tensor:

@@ -67,6 +67,7 @@ class EncoderConfig:
     distance_shared: bool = False  # whether layers project them as they do tokens
     distance_norm: bool = False  # whether a norm is over each of them
     rope_theta: float = 10000.0
+    rope_factor: float = 1.0  # what positions are divided by
     rope_local_theta: float | None = None  # that of layers with a window; None: the same
     # Layers in which a token sees ``sliding_window // 2`` tokens before itself and as many behind;
     # None: all, if there is a window.
@@ -89,6 +90,7 @@ class EncoderConfig:
     qkv_bias: bool = True
     o_bias: bool = True
     mlp_bias: bool = True
+    down_bias: bool | None = None  # of the MLP's last matrix; None: as ``mlp_bias``
     norm_bias: bool = True
     pooler: bool = False  # whether there is BERT's pooler, a layer on the first token
     # How ``embed`` makes one vector of all tokens: ``mean``, ``cls`` (the first one's) or ``max``;
@@ -163,8 +165,9 @@ class EncoderConfig:
     def _sizes(self) -> Iterator[str]:
         positive = (
             "vocab_size hidden_size intermediate_size n_layers n_heads head_dim context_length"
-            " rope_theta rope_local_theta sliding_window embedding_size max_length relative_buckets"
-            " relative_distance relative_rows distance_limit distance_buckets conv_taps conv_groups"
+            " rope_theta rope_factor rope_local_theta sliding_window embedding_size max_length"
+            " relative_buckets relative_distance relative_rows distance_limit distance_buckets"
+            " conv_taps conv_groups"
         )
         not_negative = ("position_offset", "token_types", "norm_eps", "n_labels")
         yield from out_of_range(self, positive.split(), not_negative)
@@ -172,6 +175,8 @@ class EncoderConfig:
             yield f"context_length is {self.context_length}, above {MAX_POSITIONS}"
         if self.position == "rope" and self.head_dim % 2:
             yield f"head_dim {self.head_dim} is odd"
+        if self.down_bias is not None and self.block != "after":
+            yield "down_bias goes with block 'after' alone"
         if self.pad_token_id is not None and not 0 <= self.pad_token_id < self.vocab_size:
             yield f"pad_token_id is {self.pad_token_id}, of {self.vocab_size} tokens"
 

@@ -79,14 +79,15 @@ def _rotaries(config: EncoderConfig, context: int) -> Mapping[bool, RotaryTable]
     """The angles of each kind of layer; none where positions are learned."""
     if config.position != "rope":
         return {}
-    dim, local = config.head_dim, config.rope_local_theta
-    plain = RotaryTable("rope", dim, context, partial(_frequencies, dim, config.rope_theta))
+    dim, factor, local = config.head_dim, config.rope_factor, config.rope_local_theta
+    frequencies = partial(_frequencies, dim, factor)
+    plain = RotaryTable("rope", dim, context, partial(frequencies, config.rope_theta))
     if local is None:
         return {False: plain, True: plain}
-    other = RotaryTable("rope.local", dim, context, partial(_frequencies, dim, local))
+    other = RotaryTable("rope.local", dim, context, partial(frequencies, local))
     return {False: plain, True: other}
 
 
-def _frequencies(dim: int, theta: float) -> Frequencies:
+def _frequencies(dim: int, factor: float, theta: float) -> Frequencies:
     """Radians per position of each pair."""
-    return np.float32(1) / waves(dim, theta)
+    return np.float32(1) / waves(dim, theta) / np.float32(factor)

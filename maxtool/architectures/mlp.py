@@ -38,7 +38,8 @@ class PlainMLP(Module[..., Tensor]):
     """``down(norm(activation(up(x))))``, by the name of an activation in ``ACTIVATIONS``.
 
     It may be xIELU too, whose numbers are given beside ``x``. There is an RMS norm inside if its
-    ``inner_eps`` is given.
+    ``inner_eps`` is given. ``down`` has a bias where all matrices have one, unless ``down_bias``
+    says otherwise.
     """
 
     def __init__(
@@ -49,10 +50,12 @@ class PlainMLP(Module[..., Tensor]):
         dtype: DType,
         has_bias: bool = False,
         inner_eps: float | None = None,
+        down_bias: bool | None = None,
     ) -> None:
+        last = has_bias if down_bias is None else down_bias
         self.up = Linear(hidden, inner, dtype, has_bias=has_bias)
         self.norm = None if inner_eps is None else RMSNorm(inner, inner_eps)
-        self.down = Linear(inner, hidden, dtype, has_bias=has_bias)
+        self.down = Linear(inner, hidden, dtype, has_bias=last)
         self.up.role, self.down.role = Role.OUTPUTS, Role.INPUTS
         self.activation = activation
 
@@ -84,11 +87,12 @@ class GatedMLP(PlainMLP):
         inner_eps: float | None = None,
         gate_scale: float = 1.0,
         sparsity: float = 0.0,
+        down_bias: bool | None = None,
     ) -> None:
         self.gate = Linear(hidden, inner, dtype, has_bias=has_bias)
         self.gate.role = Role.OUTPUTS
         self.gate_scale, self.sparsity = gate_scale, sparsity
-        super().__init__(hidden, inner, activation, dtype, has_bias, inner_eps)
+        super().__init__(hidden, inner, activation, dtype, has_bias, inner_eps, down_bias)
 
     def _inner(self, x: Tensor, numbers: Numbers | None) -> Tensor:
         gate = above(scaled(self.gate(x), self.gate_scale), self.sparsity)

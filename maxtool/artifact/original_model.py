@@ -27,6 +27,8 @@ GENERATE = "generate"
 UNCOUNTED = ("bamba",)
 # Of these it bounds steps by what they were drawn from, and not as the published code does.
 BOUNDED = ("nemotron_h",)
+# Of these its classes leave out a pooler that a checkpoint has, unless they are told not to.
+POOLERLESS, POOLER = ("gte",), "pooler_output"
 LEAST_NORM = 1e-12
 """The length below which a vector is not scaled to length 1."""
 
@@ -39,7 +41,12 @@ class OriginalModel:
         self._facts = contents.facts
         maker = "AutoModelForCausalLM" if contents.identity["task"] == GENERATE else "AutoModel"
         # The other implementations of experts want even sizes.
-        self._model = load_model(maker, checkpoint, experts_implementation="eager")
+        options: dict[str, Any] = {"experts_implementation": "eager"}
+        if (checkpoint.config or {}).get("model_type") in POOLERLESS:
+            options["add_pooling_layer"] = any(
+                POOLER in function.outputs for function in contents.functions
+            )
+        self._model = load_model(maker, checkpoint, **options)
         self._dense = (
             original_dense.layers_of(checkpoint.folder) if EMBED in self._functions else []
         )

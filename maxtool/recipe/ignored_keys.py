@@ -50,10 +50,10 @@ summary_last_dropout summary_proj_to_labels summary_type summary_use_proj suppre
 task_specific_params temperature text_end_id text_start_id tf_legacy_loss tie_weights_
 time_step_floor time_step_init_scheme time_step_max time_step_min time_step_rank time_step_scale
 tokenizer_class tokenizer_name top_k top_p torch_dtype torchscript transformers.js_config
-transformers_version typical_p unk_token_id unsloth_fixed unsloth_version use_associative_scan
-use_bfloat16 use_cache use_falcon_mambapy use_flash_attention use_flash_attn use_mamba_kernels
-use_mambapy use_mask_token use_weighted_layer_sum use_xentropy verbose video_end_id video_start_id
-z_loss_coefficient
+transformers_version typical_p unk_token_id unpad_inputs unsloth_fixed unsloth_version
+use_associative_scan use_bfloat16 use_cache use_falcon_mambapy use_flash_attention use_flash_attn
+use_mamba_kernels use_mambapy use_mask_token use_memory_efficient_attention use_weighted_layer_sum
+use_xentropy verbose video_end_id video_start_id z_loss_coefficient
 """
 # Tables inside that transformers writes as whole configurations of their own.
 _TABLES = ("", "attn_config.", "ffn_config.", "text_config.", "vision_config.")

@@ -296,5 +296,8 @@ def _meaning(item: Field, way: Spelling, key: str, raw: Any) -> Any:  # noqa: AN
         return way.values.get(str(raw).lower(), raw)
     if _are_texts_of_flags(way.values):
         raise _Misfit(f"{key} = {short(raw)} is not true or false ({item.name})")
+    if type(raw) is int and item.type == "str" and str(raw) not in way.values:
+        said = f"{key} = {raw} is not supported ({supported(tuple(way.values))})"
+        raise _Misfit(f"{said} ({item.name})")
     # The keys of a TOML table are texts, numbers too.
     return way.values.get(str(raw), raw) if type(raw) in (str, int) else raw

@@ -54,6 +54,51 @@ def _read_long(raws: Raws, values: Values) -> Any:  # noqa: ANN401
     return None if usual is not None and same(raws[0], usual) else raws[0]
 
 
+def _read_linear(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
+    """Read what positions are divided by: a number beside this scaling alone."""
+    kind, factor = raws
+    if kind not in (None, "default", "linear"):
+        raise Undefined(f"{short(kind)} is not supported (default and linear are)")
+    return factor if kind == "linear" else 1.0
+
+
+def _write_linear(value: float, _values: Values) -> Raws:
+    return ("default", None) if value == 1 else ("linear", value)
+
+
+def _ntk(kind: object, factor: object) -> float:
+    """The factor of an NTK scaling, 1 where there is none (GTE)."""
+    if kind is None:
+        return 1.0
+    if kind != "ntk":
+        raise Undefined(f"{short(kind)} is not supported (ntk is)")
+    if not is_number(factor) or factor <= 0:
+        raise Undefined(f"factor = {short(factor)} is not a positive number")
+    return float(factor)
+
+
+def _read_ntk_factor(raws: Raws, values: Values) -> float:
+    """Read what all frequencies are divided by, beside the base that grows."""
+    return float(_ntk(*raws) ** (2 / values["head_dim"]))
+
+
+def _read_ntk_base(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
+    """Read the base, times the factor."""
+    kind, factor, base = raws
+    return base * _ntk(kind, factor) if is_number(base) else base
+
+
+def _factor_of(values: Values) -> float:
+    """The factor that divides frequencies as the fields say."""
+    return float(f"{(values['rope_factor'] or 1) ** (values['head_dim'] / 2):.12g}")
+
+
+def _write_ntk_factor(value: float, values: Values) -> Raws:
+    if value == 1:
+        return (None, None)
+    return "ntk", _factor_of({**values, "rope_factor": value})
+
+
 ROPE_CODECS: Mapping[str, Codec] = {
     "long_mscale": Codec(
         read=_read_long,
@@ -73,5 +118,21 @@ ROPE_CODECS: Mapping[str, Codec] = {
         types=("float",),
         keys=("any", "any", "any"),
         needs={"head_dim": NUMBER},
+    ),
+    "linear_factor": Codec(_read_linear, _write_linear, ("float",), ("any", "any")),
+    "ntk_factor": Codec(
+        read=_read_ntk_factor,
+        write=_write_ntk_factor,
+        types=("float",),
+        keys=("any", "any"),
+        needs={"head_dim": NUMBER},
+    ),
+    "ntk_base": Codec(
+        read=_read_ntk_base,
+        # The factor's own field writes that.
+        write=lambda value, values: (None, None, value / _factor_of(values)),
+        types=("float",),
+        keys=("any", "any", "any"),
+        needs={"head_dim": NUMBER, "rope_factor": NUMBER},
     ),
 }

@@ -35,6 +35,7 @@ RECIPES = (
     "ModernBert-12",
     "MPNet-1",
     "DebertaV2-10",
+    "Gte-1",
 )
 LABELS = ["bad", "fair", "go\x1bod"]
 

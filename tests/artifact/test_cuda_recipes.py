@@ -33,6 +33,7 @@ NAME = re.compile(r"\b(\w+_kernel\w*)\(")
 
 # Models of other recipes with other tensors.
 OTHERS = {"gpt_oss_mxfp4", "qwen3_5_vision", "qwen3_5_moe_vision", "qwen3_5_moe_fused"}
+OTHERS |= {"gte_new"}  # those of gte
 OTHERS |= {"gemma3_vision"}  # what has both parts recognises its folders
 WHOLE = {"gemma3_image_text": "gemma3_vision"}
 # Families that are called otherwise than their recipes.

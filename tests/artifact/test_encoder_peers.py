@@ -19,7 +19,7 @@ from tests.artifact.measure import BOUND, Array, error
 pytestmark = [pytest.mark.peers, pytest.mark.slow]
 
 KINDS = ("bert", "electra", "roberta", "xlm-roberta", "distilbert", "nomic_bert", "modernbert")
-KINDS += ("mpnet", "deberta-v2")
+KINDS += ("mpnet", "deberta-v2", "gte")
 OUTPUTS = ("last_hidden_state", "pooler_output")
 # The keys in which DistilBERT says the same.
 DISTIL = {
@@ -68,6 +68,13 @@ def configurations(draw: st.DrawFn, kind: str) -> dict[str, Any]:
         return {DISTIL.get(key, key): value for key, value in sizes.items()}
     sizes["type_vocab_size"] = draw(st.integers(1, 3))
     sizes["layer_norm_eps"] = draw(st.sampled_from([1e-12, 1e-5]))
+    if kind == "gte":
+        table = draw(
+            st.sampled_from([{"rope_type": "default"}, {"rope_type": "linear", "factor": 2.0}])
+        )
+        act = draw(st.sampled_from(acts))
+        sizes |= {"hidden_size": 2 * heads * dim, "type_vocab_size": draw(st.integers(0, 3))}
+        return sizes | {"rope_parameters": {**table, "rope_theta": 1000.0}, "hidden_act": act}
     if kind == "nomic_bert":
         theta = draw(st.sampled_from([1000.0, 10000.0]))
         rope = {"rope_type": "default", "rope_theta": theta}

@@ -126,6 +126,15 @@ def _deberta(draw: Draw) -> Config:
     return config | {"embedding_size": draw(st.sampled_from([config["hidden_size"], 5, 12]))}
 
 
+def _gte(draw: Draw) -> Config:
+    kinds_of_types = st.sampled_from([0, 1, 3])
+    config = _encoder(draw, hidden_act=ACTIVATIONS, pad_token_id=st.integers(0, 5))
+    table: Config = {"rope_type": "default", "rope_theta": draw(THETAS)}
+    if draw(FLAGS):
+        table |= {"rope_type": "linear", "factor": draw(st.sampled_from([1.5, 8.0]))}
+    return config | {"type_vocab_size": draw(kinds_of_types), "rope_parameters": table}
+
+
 OF_WORDS: Mapping[str, Callable[[Draw], Config]] = {
     "bert": _bert,
     "roberta": _roberta,
@@ -137,4 +146,5 @@ OF_WORDS: Mapping[str, Callable[[Draw], Config]] = {
     "electra": _electra,
     "mpnet": _mpnet,
     "deberta-v2": _deberta,
+    "gte": _gte,
 }

@@ -36,6 +36,7 @@ WITHOUT_GGUF = (
     "flex_olmo",
     "gpt_neo",
     "gptj",
+    "gte",
     "helium",
     "hyperclovax",
     "mpnet",

@@ -45,6 +45,7 @@ BESIDES: dict[str, dict[str, Any]] = {
     "DebertaV2": {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]}
     | {"type_vocab_size": 2},
     "XLMRoberta": {"type_vocab_size": 1},
+    "Gte": {"type_vocab_size": 2},
 }
 NAMED = {"id2label": {"0": "bad", "1": "fair", "2": "good"}}
 MODERN = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu")
@@ -78,6 +79,7 @@ CLASSES = (
     "Electra",
     "ModernBert",
     "MPNet",
+    "Gte",
     "DebertaV2",
 )
 

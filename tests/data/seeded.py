@@ -103,7 +103,7 @@ def attention_mask(count: int) -> Array:
     return (np.arange(count, dtype=np.int64) < count - PADDED).astype(np.int64)[None]
 
 
-TYPED = ("bert", "electra", "deberta-v2")  # encoders that know two types of tokens
+TYPED = ("bert", "electra", "deberta-v2", "gte")  # encoders that know two types of tokens
 
 
 def classified_inputs(model_type: str, count: int = 21) -> Config:

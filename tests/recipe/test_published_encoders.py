@@ -142,6 +142,35 @@ DEBERTA = BASE | {
 }
 DISTANCES = {"distance_limit": 512, "distance_buckets": 256, "distance_terms": ("c2p", "p2c")}
 # Name to the configuration, the recipe, and some fields.
+GTE: dict[str, Any] = {
+    "architectures": ["NewModel"],
+    "attention_probs_dropout_prob": 0.0,
+    "classifier_dropout": 0.0,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1,
+    "hidden_size": 768,
+    "initializer_range": 0.02,
+    "intermediate_size": 3072,
+    "layer_norm_eps": 1e-12,
+    "layer_norm_type": "layer_norm",
+    "logn_attention_clip1": False,
+    "logn_attention_scale": False,
+    "max_position_embeddings": 8192,
+    "model_type": "new",
+    "num_attention_heads": 12,
+    "num_hidden_layers": 12,
+    "pack_qkv": True,
+    "pad_token_id": 1,
+    "position_embedding_type": "rope",
+    "rope_scaling": {"factor": 8.0, "type": "ntk"},
+    "rope_theta": 20000,
+    "torch_dtype": "float16",
+    "transformers_version": "4.39.1",
+    "type_vocab_size": 1,
+    "unpad_inputs": False,
+    "use_memory_efficient_attention": False,
+    "vocab_size": 250048,
+}
 PUBLISHED: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "bert-base-multilingual-cased": (
         BASE
@@ -296,6 +325,31 @@ PUBLISHED: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         },
         "deberta_v2",
         DISTANCES | {"head_dim": 64, "conv_taps": 3, "conv_act": "gelu", "norm_eps": 1e-07},
+    ),
+    "gte-multilingual-base": (
+        GTE,
+        "gte_new",
+        {
+            "rope_theta": 160000.0,
+            "rope_factor": 8.0 ** (2 / 64),
+            "vocab_size": 250048,
+            "context_length": 8192,
+            "token_types": 1,
+            "mlp_bias": False,
+            "down_bias": True,
+        },
+    ),
+    "gte-base-en-v1.5": (
+        GTE
+        | {
+            "rope_scaling": {"factor": 2.0, "type": "ntk"},
+            "rope_theta": 500000,
+            "type_vocab_size": 0,
+            "unpad_inputs": True,
+            "vocab_size": 30528,
+        },
+        "gte_new",
+        {"rope_theta": 1e6, "rope_factor": 2.0 ** (2 / 64), "token_types": 0},
     ),
     "ModernBERT-base": (
         MODERN,

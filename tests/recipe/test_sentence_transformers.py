@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
@@ -9,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -167,6 +169,15 @@ def test_written_files_say_the_same(
     found = {key.removeprefix("sentence_transformers."): v for key, v in read(tmp_path).items()}
     assert found.pop("modules").startswith("Transformer Pooling")
     assert found == keys | (USUAL if layers else {})
+
+
+def test_a_number_in_gguf_that_means_nothing_here() -> None:
+    """Refuse the pooling of rerankers, 4, by its number."""
+    checkpoint = open_checkpoint(DATA / "tiny-qwen3" / "tiny-qwen3-f32.gguf")
+    keys = {**checkpoint.metadata, "qwen3.pooling_type": np.uint32(4)}
+    with pytest.raises(ConfigurationError) as refused:
+        resolve_config(load_recipe("qwen3"), dataclasses.replace(checkpoint, metadata=keys))
+    assert "qwen3.pooling_type = 4 is not supported (1, 2 and 3 are)" in str(refused.value)
 
 
 def test_another_recipe_passes_them_over(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ class ClassifierCase(RecordedCase):
     recordings = Recordings("classifiers.npz")
     said = ()
     prefixes = ("bert.", "roberta.", "distilbert.", "electra.", "model.", "mpnet.", "deberta.")
+    prefixes += ("gte.",)
 
     def outputs(self) -> Config:
         """The logits."""

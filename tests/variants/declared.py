@@ -208,6 +208,19 @@ DECLARED: tuple[Declared, ...] = (
         {"hidden_size": 1536, "n_heads": 24},
     ),
     Declared(DEBERTA, {"attention_head_size": 32}, None),
+    *(
+        Declared("gte-multilingual-base", change, None)
+        for change in (
+            {"layer_norm_type": "rms_norm"},
+            {"logn_attention_clip1": True},
+            {"logn_attention_scale": True},
+            {"pack_qkv": False},
+            {"position_embedding_type": "absolute"},
+            {"rope_scaling": {"type": "linear", "factor": 8.0}},
+            *({key: None} for key in ("vocab_size", "max_position_embeddings", "type_vocab_size")),
+            {"rope_theta": None},
+        )
+    ),
     Declared(DEBERTA, {"pooler_hidden_size": 768}, None),
     Declared(DEBERTA, {"pos_att_type": "p2c|p2p"}, None),
     Declared(DEBERTA, {"conv_act": "mish"}, None),

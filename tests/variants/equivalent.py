@@ -35,6 +35,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "flex_olmo * constants/hf*",
         "gpt_neo * constants/hf*",
         "gptj * constants/hf*",
+        "gte* * constants/hf*",
         "helium * constants/hf*",
         "hyperclovax * constants/hf*",
         "mpnet * constants/hf*",
@@ -119,6 +120,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     ),
     "the order of two operands or two reasons means nothing": (
         "minicpm3 swap config/head_dim/default/total/0 with 1",
+        "gte_new swap config/rope_theta/hf/keys/1 with 2",
         "minicpm3 swap weights/gguf/*.bias with *",
         "minicpm3 swap weights/gguf/layers.{layer}.attn.q.weight with *",
     ),

@@ -42,6 +42,7 @@ BUFFERS: Mapping[str, tuple[str, ...]] = {
     ),
     "modernbert": ("head.norm.weight", "decoder.bias"),
     "mpnet": ("embeddings.position_ids", "lm_head.bias"),
+    "gte": ("embeddings.position_ids", "lm_head.dense.weight"),
     "falcon": ("transformer.h.0.self_attention.rotary_emb.inv_freq",),
     "codegen": ("transformer.h.0.attn.causal_mask", "transformer.h.0.attn.embed_positions"),
     "ernie4_5_moe": (
@@ -83,6 +84,7 @@ NAMES: Mapping[str, tuple[Callable[[str], str], ...]] = {
     "deberta-v2": (lambda name: f"deberta.{name}",),
     "modernbert": (lambda name: f"model.{name}",),
     "mpnet": (lambda name: f"mpnet.{name}",),
+    "gte": (lambda name: f"gte.{name}", lambda name: f"new.{name}"),
     "gemma3": (
         lambda name: name.replace("language_model.model.", "model.language_model."),
         lambda name: name.replace("lm_head.", "language_model.lm_head."),

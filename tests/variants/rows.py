@@ -182,7 +182,7 @@ def inputs(row: Row) -> dict[str, Array]:
     ids, mask = input_ids(row.tokens, row.size, lowest), attention_mask(row.tokens)
     if not row.is_encoder:
         return {"input_ids": ids}
-    has_types = row.config["model_type"] in ("bert", "electra", "nomic_bert", "deberta-v2")
+    has_types = row.config["model_type"] in ("bert", "electra", "nomic_bert", "deberta-v2", "gte")
     types = np.arange(row.tokens, dtype=np.int64)[None] % (2 if has_types else 1)
     pad = (row.config.get("pad_token_id") or 0) if row.family in RANDOM else 1
     return {
