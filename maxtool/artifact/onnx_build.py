@@ -60,7 +60,12 @@ def prepare_onnx(request: OnnxRequest) -> OnnxBuild:
     with files_noted() as read:
         model = open_model(request.source)
         check_place(request, model.checkpoint.protected)
-        imported = import_model(model, shapes=request.shapes, fixed=request.fixed)
+        imported = import_model(
+            model,
+            shapes=request.shapes,
+            fixed=request.fixed,
+            on_bytes=target.kind == "cpu",
+        )
     functions = (_function(imported),)
     encodings = declared_encodings(functions)
     contents = Contents(

@@ -22,8 +22,13 @@ node = helper.make_node
 RNG = np.random.default_rng(5)
 
 
-def imported(proto: onnx.ModelProto, folder: Path) -> ImportedGraph:
-    return import_model(open_model(saved(proto, folder, "imported.onnx")))
+def imported(proto: onnx.ModelProto, folder: Path, *, on_bytes: bool = True) -> ImportedGraph:
+    path = saved(proto, folder, "imported.onnx")
+    return import_model(open_model(path), on_bytes=on_bytes)
+
+
+def constants_of(**values: object) -> dict[str, np.ndarray]:
+    return {name: np.asarray(value) for name, value in values.items()}
 
 
 def operations(graph: ImportedGraph) -> Counter[str]:
@@ -48,8 +53,9 @@ def test_networks(tmp_path: Path, signed: bool, per_channel: bool, operators: bo
     proto = quantized(tmp_path, signed=signed, per_channel=per_channel, operators=operators)
     graph = imported(proto, tmp_path)
     found = operations(graph)
-    assert found["integer_convolution"] == 6
-    assert not {*found} & {"conv2d", "linear", "matmul"}
+    assert found["integer_convolution"] == 5
+    assert found["conv2d"] == 1, "groups of channels have no kernel for bytes"
+    assert not {*found} & {"linear", "matmul"}
     require_steps(proto, graph, {"x": images(9)}, 0.1)
 
 
@@ -81,7 +87,8 @@ def test_weights_with_zero_points_and_biases_of_floats(tmp_path: Path) -> None:
     proto = model(nodes, inputs, ["y"], {k: np.asarray(v) for k, v in constants.items()})
     graph = imported(proto, tmp_path)
     assert operations(graph)["integer_convolution"] == 1
-    assert [*graph.graph.weight_values] == ["w.signed"]
+    (name,) = graph.graph.weight_values
+    assert name.startswith("w.signed")
     x = RNG.normal(size=(2, 8, 9, 11)).astype(np.float32)
     require_steps(proto, graph, {"x": x}, 0.05)
 
@@ -138,6 +145,100 @@ def test_products(tmp_path: Path, rows: int | str) -> None:
     assert operations(graph)["integer_convolution"] == 1
     x = RNG.normal(size=(2, 5, 70)).astype(np.float32)
     require_steps(proto, graph, {"x": x}, 0.07)
+
+
+def test_one_weight_with_two_zero_points(tmp_path: Path) -> None:
+    """Each product has the weight less its own zero point."""
+    constants = constants_of(
+        scale=np.float32(0.03),
+        zero=np.uint8(120),
+        w=RNG.integers(60, 180, (70, 64), np.uint8),
+        one=np.uint8(128),
+        other=np.uint8(110),
+    )
+    nodes = [
+        *between("x", "xd", "zero"),
+        node("DequantizeLinear", ["w", "scale", "one"], ["w1"]),
+        node("DequantizeLinear", ["w", "scale", "other"], ["w2"]),
+        node("MatMul", ["xd", "w1"], ["y1"]),
+        node("MatMul", ["xd", "w2"], ["y2"]),
+        node("Sub", ["y1", "y2"], ["y"]),
+    ]
+    proto = model(nodes, [value("x", [3, 70])], ["y"], constants)
+    graph = imported(proto, tmp_path)
+    assert operations(graph)["integer_convolution"] == 2
+    require_steps(proto, graph, {"x": RNG.normal(size=(3, 70)).astype(np.float32)}, 1e-3)
+
+
+def test_a_relu_before_a_scale_below_zero(tmp_path: Path) -> None:
+    """Numbers below 0 are cut before the scale makes them positive."""
+    constants = constants_of(scale=np.float32(0.05), to=np.float32(-0.05), zero=np.uint8(0))
+    constants["middle"] = np.asarray(np.uint8(100))
+    nodes = [
+        *between("x", "xd", "middle"),
+        node("Relu", ["xd"], ["r"]),
+        node("QuantizeLinear", ["r", "to", "middle"], ["q"]),
+        node("Cast", ["q"], ["y"], to=TensorProto.FLOAT),
+    ]
+    proto = model(nodes, [value("x", [4])], ["y"], constants)
+    x = np.array([-1, -0.5, 0.5, 1], np.float32)
+    (got,) = by_definitions(imported(proto, tmp_path), {"x": x})
+    np.testing.assert_array_equal(got, [100, 100, 90, 80])
+
+
+def test_a_wide_number_with_a_zero_point(tmp_path: Path) -> None:
+    """What is taken off an int32 is taken off before it becomes a float."""
+    constants = constants_of(scale=np.float32(1), far=np.int32(1 << 24), zero=np.uint8(0))
+    nodes = [
+        node("DequantizeLinear", ["x", "scale", "far"], ["d"]),
+        node("QuantizeLinear", ["d", "scale", "zero"], ["q"]),
+        node("Cast", ["q"], ["y"], to=TensorProto.FLOAT),
+    ]
+    proto = model(nodes, [value("x", [2], TensorProto.INT32)], ["y"], constants)
+    x = np.array([(1 << 24) + 1, (1 << 24) + 3], np.int32)
+    (got,) = by_definitions(imported(proto, tmp_path), {"x": x})
+    np.testing.assert_array_equal(got, [1, 3])
+
+
+def test_a_product_of_wider_numbers(tmp_path: Path) -> None:
+    """A type that is no byte keeps its range."""
+    constants = constants_of(
+        **{name: np.float32(1) for name in ("as", "bs", "ys")},
+        az=np.uint8(0),
+        bz=np.int8(0),
+        yz=np.int16(0),
+        b=np.full((8, 2), 10, np.int8),
+    )
+    names = ["x", "as", "az", "b", "bs", "bz", "ys", "yz"]
+    nodes = [
+        node("QLinearMatMul", names, ["q"]),
+        node("Cast", ["q"], ["y"], to=TensorProto.FLOAT),
+    ]
+    proto = model(nodes, [value("x", [1, 8], TensorProto.UINT8)], ["y"], constants)
+    (got,) = by_definitions(imported(proto, tmp_path), {"x": np.full((1, 8), 10, np.uint8)})
+    np.testing.assert_array_equal(got, [[800, 800]])
+
+
+@pytest.mark.parametrize("sizes", [["h", "w"], [9, 11]])
+def test_images_without_a_kernel_of_bytes_are_of_floats(
+    tmp_path: Path, sizes: list[int | str]
+) -> None:
+    """Unknown sizes have none, nor has any image where floats are asked for."""
+    constants = constants_of(
+        scale=np.float32(0.03), zero=np.uint8(120), w=RNG.integers(-9, 9, (4, 8, 3, 3)).astype("i1")
+    )
+    constants["middle"] = np.asarray(np.int8(0))
+    nodes = [
+        *between("x", "xd", "zero"),
+        node("DequantizeLinear", ["w", "scale", "middle"], ["wd"]),
+        node("Conv", ["xd", "wd"], ["y"]),
+    ]
+    proto = model(nodes, [value("x", [2, 8, *sizes])], ["y"], constants)
+    graph = imported(proto, tmp_path, on_bytes="h" in sizes)
+    assert operations(graph)["conv2d"] == 1
+    assert not operations(graph)["integer_convolution"]
+    x = RNG.normal(size=(2, 8, 9, 11)).astype(np.float32)
+    require_steps(proto, graph, {"x": x}, 1e-3)
 
 
 @pytest.mark.parametrize("op", ["ConvInteger", "MatMulInteger"])

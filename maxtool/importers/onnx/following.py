@@ -9,7 +9,7 @@ from maxtool.graph import Tensor
 from maxtool.importers.onnx.operator_call import OperatorCall
 from maxtool.importers.onnx.operator_table import Operator
 from maxtool.importers.onnx.origins import Origin, Part
-from maxtool.importers.onnx.refusals import RefusedNode
+from maxtool.importers.onnx.refusals import MISFITS
 from maxtool.importers.onnx.values import Value
 
 # From a node, the function of its operator and its result to what that is made of.
@@ -41,7 +41,7 @@ def _moved(call: OperatorCall, operator: Operator, result: Tensor) -> Origin | N
         return None
     try:
         moved = operator(replace(call, operands=[part.numbers, *call.operands[1:]]))
-    except (RefusedNode, ValueError, TypeError):
+    except MISFITS:
         return None
     numbers = moved[0] if isinstance(moved, list | tuple) else moved
     if not isinstance(numbers, Tensor) or numbers.shape != result.shape:

@@ -23,6 +23,7 @@ from maxtool.importers.onnx.index_limits import index_limits
 from maxtool.importers.onnx.initializers import Initializers
 from maxtool.importers.onnx.node_runner import NodeRunner
 from maxtool.importers.onnx.operator_table import NEWEST, OLDEST
+from maxtool.importers.onnx.origins import Origins
 from maxtool.importers.onnx.problems import Problems
 from maxtool.importers.onnx.scope import MISSING, Scope
 from maxtool.importers.onnx.structure import OnnxModel
@@ -60,6 +61,7 @@ def import_model(
     *,
     shapes: Mapping[str, Sequence[int | str]] | None = None,
     fixed: Mapping[str, NDArray[Any]] | None = None,
+    on_bytes: bool = True,
 ) -> ImportedGraph:
     """Trace the graph of a model.
 
@@ -67,6 +69,8 @@ def import_model(
         model: The model.
         shapes: Sizes of inputs: numbers, or names of symbolic dimensions.
         fixed: Elements of inputs that become constants.
+        on_bytes: Whether a quantized model is computed with bytes where there are kernels for
+            them; with the floats that it is written in otherwise.
 
     Raises:
         UnfixedInputs: If elements of inputs decide shapes and are not fixed.
@@ -77,7 +81,7 @@ def import_model(
     for node, error in unsupported(model):
         problems.add(node, error)
     problems.check(str(model.path), {})
-    return _Importing(model, shapes or {}, fixed or {}).result()
+    return _Importing(model, shapes or {}, fixed or {}).result(Origins(are_kept=on_bytes))
 
 
 def _versions(model: OnnxModel) -> Iterator[str]:
@@ -119,7 +123,7 @@ class _Importing:
         """Raise an error with all problems, if there are any."""
         self.problems.check(str(self.model.path), deciding)
 
-    def result(self) -> ImportedGraph:
+    def result(self, origins: Origins) -> ImportedGraph:
         """Trace, and return the graph."""
         graph = Graph(SYMBOL, None, self.types.values())
         scope = Scope(self.model.opsets, initializer=partial(self.initializers.find, ""))
@@ -128,7 +132,7 @@ class _Importing:
         for name, items in self.sequences.items():
             found = (scope.values.pop(item) for item in items if item in scope.values)
             scope.values[name] = TensorSequence(tuple(found))  # type: ignore[arg-type]
-        runner = NodeRunner(self.model, self.initializers, self.problems)
+        runner = NodeRunner(self.model, self.initializers, self.problems, origins)
         with graph, operations_by(FOLDING):
             runner.run(scope, self.model.graph.node)
             outputs = self._outputs(scope)

@@ -20,15 +20,12 @@ from maxtool.importers.onnx.operator_table import find_operator
 from maxtool.importers.onnx.origins import Origins
 from maxtool.importers.onnx.problems import Problems
 from maxtool.importers.onnx.protos import FunctionProto, GraphProto, NodeProto
-from maxtool.importers.onnx.refusals import RefusedNode, require
+from maxtool.importers.onnx.refusals import MISFITS, RefusedNode, require
 from maxtool.importers.onnx.scope import MISSING, MissingOperand, Scope
 from maxtool.importers.onnx.size_folds import SIZE_FOLDS
 from maxtool.importers.onnx.structure import OnnxModel, domain_of, opsets_of
 from maxtool.importers.onnx.survey import named
 from maxtool.importers.onnx.values import Sizes, Value, is_known
-
-# What the operations raise where operands do not fit them.
-MISFITS = (RefusedNode, ValueError, IndexError, TypeError, ArithmeticError, MemoryError)
 
 
 class NodeRunner:
@@ -38,13 +35,19 @@ class NodeRunner:
         limits: The largest sizes that calls may bring, by name.
     """
 
-    def __init__(self, model: OnnxModel, initializers: Initializers, problems: Problems) -> None:
+    def __init__(
+        self,
+        model: OnnxModel,
+        initializers: Initializers,
+        problems: Problems,
+        origins: Origins,
+    ) -> None:
         self._model = model
         self._initializers = initializers
         self._problems = problems
         self._left = MOST_NODES
         self._labels: Counter[str] = Counter()
-        self._origins = Origins()
+        self._origins = origins
         self.limits: dict[str, int] = {}
 
     def run(self, scope: Scope, nodes: Sequence[NodeProto]) -> None:

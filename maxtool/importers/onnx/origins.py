@@ -72,15 +72,21 @@ class Origin:
 
 
 class Origins:
-    """Record of what tensors are made of; those of a graph that is traced inside are its own."""
+    """Record of what tensors are made of; those of a graph that is traced inside are its own.
 
-    def __init__(self) -> None:
+    Attributes:
+        are_kept: Whether anything is remembered: not where floats are to be computed with.
+    """
+
+    def __init__(self, *, are_kept: bool = True) -> None:
+        self.are_kept = are_kept
         self._origins: dict[int, tuple[Tensor, Graph | None, Origin]] = {}
         self._unsigned: dict[int, tuple[Tensor, Graph | None, Tensor]] = {}
 
     def note(self, tensor: Tensor, origin: Origin) -> Tensor:
         """Remember what a tensor is made of."""
-        self._origins[id(tensor)] = (tensor, Graph.current(), origin)
+        if self.are_kept:
+            self._origins[id(tensor)] = (tensor, Graph.current(), origin)
         return tensor
 
     def of(self, tensor: Tensor | None) -> Origin | None:

@@ -28,3 +28,7 @@ def require(condition: bool, why: str) -> None:
     """Raise :class:`RefusedNode` unless a condition holds."""
     if not condition:
         raise RefusedNode(why)
+
+
+# What operations raise where operands do not fit them.
+MISFITS = (RefusedNode, ValueError, IndexError, TypeError, ArithmeticError, MemoryError)

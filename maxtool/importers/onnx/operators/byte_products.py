@@ -6,6 +6,7 @@ something else is asked for, there is no such product, and floats are computed w
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,7 @@ def convolution_sums(
 
     ``weight`` is int8 without a zero point, as :func:`signed` gives it; ``bias`` int32.
     """
-    spatial = 2 < x.rank == weight.rank < 6 and weight.shape.is_static
-    if not spatial or int(weight.shape[1:].volume()) > MOST_TERMS:
+    if not call.origins.are_kept or not _has_kernel(call, x, weight):
         return None
 
     def convolve(
@@ -51,11 +51,22 @@ def convolution_sums(
     return convolved(call, x, weight, bias, convolve, float(zero))
 
 
+def _has_kernel(call: OperatorCall, x: Tensor, weight: Tensor) -> bool:
+    """Return whether there is a kernel for the bytes; what any convolution has is no faster."""
+    known = x.shape[1:].is_static and weight.shape.is_static
+    if not 2 < x.rank == weight.rank < 5 or not known or 0 in (*x.shape[1:], *weight.shape):
+        return False
+    if int(weight.shape[1:].volume()) > MOST_TERMS:
+        return False
+    groups = call.number("group", 1)
+    return groups == 1 or groups == x.shape[1] == weight.shape[0]
+
+
 def product_sums(
     x: Tensor, zero: int, matrix: Tensor, bias: Tensor | None = None, *, transposed: bool = False
 ) -> Tensor | None:
     """The sums of ``x @ matrix``, of bytes less their zero point and such weights; or None."""
-    if matrix.rank != 2 or x.rank == 0 or not matrix.shape.is_static:
+    if matrix.rank != 2 or x.rank == 0 or not matrix.shape.is_static or 0 in x.shape:
         return None
     terms, features = matrix.shape.static()[:: -1 if transposed else 1]
     if terms > MOST_TERMS or x.shape[-1] != terms or 0 in (terms, features):
@@ -100,8 +111,12 @@ def signed(weight: Tensor, zero: NDArray[Any]) -> Tensor | None:
     if not isinstance(weight, ModelWeight):
         return known(centred.astype(np.int8))
     shape = weight.shape.static()
+    how = sha256(repr((less.shape, less.tobytes())).encode()).hexdigest()[:16]
     return weight.derived(
-        "signed", shape, DType.int8, lambda values: (values.astype(np.int16) - less).astype(np.int8)
+        f"signed_{how}",
+        shape,
+        DType.int8,
+        lambda values: (values.astype(np.int16) - less).astype(np.int8),
     )
 
 
@@ -154,6 +169,8 @@ def multiplied(
     starts = elements(start) if start is not None else NOTHING
     is_bytes = x.dtype in (DType.int8, DType.uint8)
     if place is None or place.size != 1 or starts is None or not is_bytes:
+        return None
+    if not call.origins.are_kept:
         return None
     columns = starts.reshape(-1, 1) if transposed and starts.size > 1 else starts
     weight = signed(matrix, columns)

@@ -46,7 +46,8 @@ def quantize(call: OperatorCall) -> Tensor:
     code = call.number("output_dtype", 0)
     dtype = zero.dtype if zero is not None else dtype_of(code) if code else DType.uint8
     origin, unit = call.origins.of(x), elements(scale)
-    if dtype in LEVELS and unit is not None and unit.size == 1 and _is_known(zero):
+    positive = unit is not None and unit.size == 1 and bool(unit > 0)
+    if unit is not None and positive and dtype in LEVELS and _is_known(zero):
         return _levels(call, origin, float(unit.reshape(())), dtype)
     units = _units(call, x, scale)
     if dtype.is_float():
@@ -78,7 +79,7 @@ def _levels(call: OperatorCall, origin: Origin | None, unit: float, dtype: DType
 def levels_of(call: OperatorCall, units: Tensor, zero: Tensor | None, dtype: DType) -> Tensor:
     """Floats rounded to bytes with one zero point; of int8 those of uint8 are remembered."""
     values = elements(zero)
-    if zero is not None and values is None:
+    if zero is not None and (values is None or dtype not in LEVELS):
         return requantized(units, ops.reshape(zero, []), dtype)
     shift = 128 if dtype is DType.int8 else 0
     start = shift + (0 if values is None else int(values.reshape(())))
@@ -135,6 +136,8 @@ def _part(call: OperatorCall) -> Part | None:
     if (call.has(2) and zero is None) or scale.dtype != np.float32:
         return None
     place = np.zeros((), np.int32) if zero is None else zero
+    if x.dtype is DType.int32 and place.any():  # float32 may not have what is taken off
+        return None
     spread = [_spread(call, known(one), x).to_numpy() for one in (place, scale)]
     numbers, start = call.origins.levels(x, spread[0])
     return Part(numbers, start, spread[1])
