@@ -26,6 +26,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+import numpy as np
+
 from maxtool.artifact.contents import Contents
 from maxtool.artifact.graph_outputs import GraphRunner
 from maxtool.parity.thresholds import uncertain_thresholds
@@ -35,6 +37,8 @@ from maxtool.runtime.loader.recorded_checks import RecordedCheck
 
 FACTOR = 2.0
 MOST = 0.7
+STEPS = (np.int8, np.uint8)
+"""Types of outputs that a model rounds floats to."""
 
 
 def with_rounding(contents: Contents, trials: Iterable[RecordedCheck]) -> list[RecordedCheck]:
@@ -63,11 +67,17 @@ def with_steps(contents: Contents, trials: Iterable[RecordedCheck]) -> list[Reco
 def _allowing(trial: RecordedCheck, rounding: Array, exact: Array | None = None) -> RecordedCheck:
     """A comparison that allows the error of an output ``rounding`` beside what it does already."""
     exact = trial.expected if exact is None else exact
-    if exact.dtype.kind != "f" or not exact.size:
+    are_steps = exact.dtype in STEPS
+    if not (are_steps or exact.dtype.kind == "f") or not exact.size:
         return trial
-    error = sizes(rounding.astype("f8") - exact)
+    wide, other = exact.astype("f8"), rounding.astype("f8")
+    are_finite = np.isfinite(wide) & np.isfinite(other)
+    wide, other = (np.where(are_finite, each, 0.0) for each in (wide, other))
     made = [
         share + min(MOST, FACTOR * off / size) if size else share
-        for share, off, size in zip(trial.tolerance.shares, error, sizes(exact), strict=True)
+        for share, off, size in zip(
+            trial.tolerance.shares, sizes(other - wide), sizes(wide), strict=True
+        )
     ]
-    return replace(trial, tolerance=Tolerance(made[0], trial.tolerance.atol, made[1]))
+    tolerance = Tolerance(made[0], trial.tolerance.atol, made[1], are_steps=are_steps)
+    return replace(trial, tolerance=tolerance)

@@ -37,4 +37,6 @@ def rounded(x: Any) -> Floats:  # noqa: ANN401 - floats or whole numbers
     random = _random.get()
     if random is None or x.dtype.kind != "f":
         return np.asarray(np.round(x))
-    return np.asarray(np.round(x * (1 + UNCERTAINTY * random.uniform(-1, 1, x.shape))))
+    moved = x * (1 + UNCERTAINTY * random.uniform(-1, 1, x.shape))
+    is_tie = x - np.floor(x) == 0.5  # float32 has it, too, and it goes the same way
+    return np.asarray(np.round(np.where(is_tie, x, moved)))

@@ -15,11 +15,13 @@ class Tolerance:
 
     Attributes:
         largest: What ``rtol`` is for the largest absolute value, where it is not the same.
+        are_steps: Whether whole numbers are what floats were rounded to, and may be as far off.
     """
 
     rtol: float
     atol: float
     largest: float | None = None
+    are_steps: bool = False
 
     @property
     def shares(self) -> tuple[float, float]:
@@ -71,7 +73,7 @@ def compare(actual: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance) 
     measures of size, each with its own ``rtol``: the root mean square, which ordinary rounding
     decides, and the largest absolute value, which one wrong element among millions decides. NaN
     equals NaN, and an infinity itself; neither equals anything else. Others pass when all are
-    equal.
+    equal, unless they are steps of floats.
 
     Raises:
         ValueError: If the shapes differ.
@@ -80,7 +82,7 @@ def compare(actual: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance) 
         raise ValueError(
             f"the output has shape {list(actual.shape)}, the reference {list(expected.shape)}"
         )
-    is_exact = expected.dtype.kind in WHOLE
+    is_exact = expected.dtype.kind in WHOLE and not tolerance.are_steps
     wide, reference = (np.atleast_1d(array).astype(np.float64) for array in (actual, expected))
     unequal = _unequal(np.atleast_1d(actual), np.atleast_1d(expected), is_exact=is_exact)
     finite_reference = np.where(np.isfinite(reference), reference, 0.0)
