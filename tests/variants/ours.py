@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 import numpy as np
 
 from maxtool.architectures import build, graph_of
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
-from maxtool.graph import Graph, Weight
+from maxtool.graph import FoldedWeight, Graph, Weight
 from maxtool.parity import evaluate
 from maxtool.recipe import Plan, find_recipe, plan
 from maxtool.weights import Checkpoint
@@ -43,11 +44,17 @@ def outputs(result: Plan, inputs: Mapping[str, Array]) -> list[Array]:
     graph = graph_of(module, entry)
     derived = dict(_owners(graph))
     weights = {
-        name: _read(result, name) if name in result.parameters else derived[name].to_numpy()
+        name: _read(result, name) if name in result.parameters else _derived(result, derived[name])
         for name in graph.weight_values
     }
     given = {"attention_mask": np.ones_like(inputs["input_ids"]), **inputs}
     return evaluate(graph, [given[name] for name in entry.inputs], weights)
+
+
+def _derived(result: Plan, weight: Weight) -> Array:
+    if isinstance(weight, FoldedWeight):
+        return weight.computed(partial(_read, result))
+    return weight.to_numpy()
 
 
 def _read(result: Plan, name: str) -> Array:
