@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from maxtool.compiler.fusion.attention_fusions import UNMOVED
-from maxtool.compiler.fusion.convolution_fusions import DEPTHWISE, DIRECT
+from maxtool.compiler.fusion.convolution_fusions import SPECIAL
 from maxtool.compiler.fusion.epilogue_fusions import FUSED
 from maxtool.compiler.lowering.rules import RULES
 from maxtool.dtype import DType
@@ -66,7 +66,7 @@ def apply(name: str) -> Callable[..., Tensor]:
 
 
 def test_every_operation_has_a_rule() -> None:
-    assert set(RULES) == {*OPS, FUSED, UNMOVED, DIRECT, DEPTHWISE}
+    assert set(RULES) == {*OPS, FUSED, UNMOVED, *SPECIAL}
 
 
 FEW = (DType.float32, DType.bfloat16)

@@ -34,6 +34,9 @@ FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
+ROUNDING = {"round": np.round, "trunc": np.trunc}
+
+
 def vector(name: str, x: np.ndarray) -> np.ndarray:
     rows = x.astype("f4").reshape(1, -1)
     function = compiled(pointwise, BACKEND, rows.shape[1], 1, (ChainStep(name, (0,)),))
@@ -63,4 +66,12 @@ def test_the_ends(name: str) -> None:
 
 def test_every_one_of_them_is_tried() -> None:
     plain = {"add", "sub", "mul", "div", "maximum", "minimum", "negative", "relu", "sqrt"}
-    assert set(CHAINED) == plain | set(FUNCTIONS)
+    assert set(CHAINED) == plain | set(FUNCTIONS) | set(ROUNDING)
+
+
+@pytest.mark.parametrize("name", ROUNDING)
+def test_whole_numbers(name: str) -> None:
+    """Ties go to even numbers, and what is no number stays as it is."""
+    ends = [np.inf, -np.inf, np.nan, 1e30, -1e30, 0.0, -0.0]
+    x = np.concatenate([np.arange(-9, 9, 0.25), [2.0**23 + 1, -(2.0**24)], ends]).astype("f4")
+    np.testing.assert_array_equal(vector(name, x), ROUNDING[name](x))
