@@ -187,7 +187,7 @@ def test_a_relu_before_a_scale_below_zero(tmp_path: Path) -> None:
 
 
 def test_a_wide_number_with_a_zero_point(tmp_path: Path) -> None:
-    """What is taken off an int32 is taken off before it becomes a float."""
+    """The zero point is taken off an int32 before it becomes a float."""
     constants = constants_of(scale=np.float32(1), far=np.int32(1 << 24), zero=np.uint8(0))
     nodes = [
         node("DequantizeLinear", ["x", "scale", "far"], ["d"]),

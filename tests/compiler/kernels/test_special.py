@@ -71,7 +71,7 @@ def test_every_one_of_them_is_tried() -> None:
 
 @pytest.mark.parametrize("name", ROUNDING)
 def test_whole_numbers(name: str) -> None:
-    """Ties go to even numbers, and what is no number stays as it is."""
+    """Ties go to even numbers; NaN and infinities stay."""
     ends = [np.inf, -np.inf, np.nan, 1e30, -1e30, 0.0, -0.0]
     x = np.concatenate([np.arange(-9, 9, 0.25), [2.0**23 + 1, -(2.0**24)], ends]).astype("f4")
     np.testing.assert_array_equal(vector(name, x), ROUNDING[name](x))
