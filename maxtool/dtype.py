@@ -75,6 +75,9 @@ class DTypeRow(NamedTuple):
     onnx: int | None
 
 
+# Whole numbers of 8 bits, which kernels multiply by integer dots.
+BYTES = (DType.int8, DType.uint8)
+
 NUMPY = {dtype: np.dtype(dtype.value) for dtype in DType}
 # Codes: the safetensors README; ggml.h's enum ggml_type; onnx.proto3's TensorProto.DataType.
 TABLE: dict[DType, DTypeRow] = {

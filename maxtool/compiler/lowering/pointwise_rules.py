@@ -11,15 +11,12 @@ from maxtool.compiler.kernels.formulas import CHAINED
 from maxtool.compiler.kernels.kernel_options import ChainStep
 from maxtool.compiler.lowering.chain import Chain, Columns
 from maxtool.compiler.lowering.function_lowering import FunctionLowering
-from maxtool.dtype import DType
+from maxtool.dtype import BYTES, DType
 from maxtool.graph import BufferType, Node, Tensor
 
 # A longer chain would run out of vector registers.
 MAX_INPUTS = 8
 MAX_STEPS = 24
-
-# Types whose numbers are all whole ones of float32, and that kernels read and write as such.
-LEVELS = (DType.int8, DType.uint8)
 
 
 def chain(function: FunctionLowering, node: Node) -> Chain | None:
@@ -57,9 +54,9 @@ def cast_chain(function: FunctionLowering, node: Node) -> Chain | None:
     if function.target.kind != "cpu" or not known or isinstance(x.type, BufferType):
         return None
     before = function.chains.get(id(x)) if function.index.uses(x) == 1 else None
-    if result.dtype is DType.float32 and x.dtype in (*LEVELS, DType.int32):
+    if result.dtype is DType.float32 and x.dtype in (*BYTES, DType.int32):
         return _widened(function, before, x)
-    if x.dtype is DType.float32 and result.dtype in LEVELS and before is not None:
+    if x.dtype is DType.float32 and result.dtype in BYTES and before is not None:
         return replace(before, out=result.dtype) if _is_cut(before, result.dtype) else None
     return None
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from math import prod
 
-from maxtool.dtype import DType
+from maxtool.dtype import BYTES, DType
 from maxtool.graph.ops.operation_table import apply, rule
 from maxtool.graph.ops.require import require
 from maxtool.graph.ops.windows import SPATIAL, Sizes, Sliding, padding_of, sizes_of
 from maxtool.graph.tensor import Tensor
 from maxtool.graph.type import TensorType
-
-LEVELS = (DType.int8, DType.uint8)
-"""What images may be of."""
 
 MOST_TERMS = 1 << 16
 """Terms of a sum: so many products of bytes fit int32, whatever they are."""
@@ -30,7 +27,7 @@ def _infer(
     groups: int,
 ) -> tuple[TensorType, ...]:
     count = len(stride)
-    require(x.dtype in LEVELS, f"images are of int8 or uint8, not {x.dtype.value}")
+    require(x.dtype in BYTES, f"images are of int8 or uint8, not {x.dtype.value}")
     require(weight.dtype is DType.int8, f"the filter is of int8, not {weight.dtype.value}")
     require(bias.dtype is DType.int32, f"the bias is of int32, not {bias.dtype.value}")
     limits = (-128, 127) if x.dtype is DType.int8 else (0, 255)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from maxtool.dtype import DType
+from maxtool.dtype import BYTES, DType
 from maxtool.graph.ops import elementwise
 from maxtool.graph.ops.operation_table import apply, as_tensor, rule
 from maxtool.graph.ops.require import require, require_floats
@@ -17,8 +17,6 @@ from maxtool.graph.type import TensorType
 
 # What a pool makes of a window, and its operations by the number of spatial dimensions.
 _KINDS = ("max_pool", "max_pool_indices", "avg_pool", "sum_pool")
-BYTES = (DType.int8, DType.uint8)
-"""Types besides floats of which the largest element of a window is known."""
 POOLS = {kind: tuple(f"{kind}{spatial}d" for spatial in SPATIAL) for kind in _KINDS}
 
 

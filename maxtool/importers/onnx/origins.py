@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxtool.dtype import DType
+from maxtool.dtype import BYTES, DType
 from maxtool.graph import Graph, Tensor, Weight, ops
 from maxtool.importers.onnx.values import is_known, known
 
@@ -58,7 +58,7 @@ class Origin:
         """The bytes with one scale that the floats are; None if they are something else."""
         part, *others = self.parts
         alone = not others and self.offset is None and not self.positive
-        is_bytes = part.numbers.dtype in (DType.int8, DType.uint8)
+        is_bytes = part.numbers.dtype in BYTES
         return part if alone and is_bytes and part.is_plain else None
 
     def over(self, unit: float, *, cut: bool) -> Tensor:

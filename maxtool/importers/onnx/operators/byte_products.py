@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxtool.dtype import DType
+from maxtool.dtype import BYTES, DType
 from maxtool.graph import Tensor, Weight, ops
 from maxtool.graph.ops.integer_convolution import MOST_TERMS
 from maxtool.importers.onnx.initializers import ModelWeight
@@ -98,7 +98,7 @@ def _as_filter(matrix: Tensor, *, transposed: bool) -> Tensor | None:
 
 def signed(weight: Tensor, zero: NDArray[Any]) -> Tensor | None:
     """Weights of bytes less their zero points as int8, if they are known and fit."""
-    if weight.dtype not in (DType.int8, DType.uint8):
+    if weight.dtype not in BYTES:
         return None
     if not (isinstance(weight, Weight) or is_known(weight)):
         return None
@@ -167,7 +167,7 @@ def multiplied(
     """
     place = elements(zero) if zero is not None else NOTHING
     starts = elements(start) if start is not None else NOTHING
-    is_bytes = x.dtype in (DType.int8, DType.uint8)
+    is_bytes = x.dtype in BYTES
     if place is None or place.size != 1 or starts is None or not is_bytes:
         return None
     if not call.origins.are_kept:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
-from maxtool.dtype import DType
+from maxtool.dtype import BYTES, DType
 from maxtool.graph import Tensor, ops
 from maxtool.importers.onnx.operator_call import OperatorCall, axis_in, dtype_of
 from maxtool.importers.onnx.operator_table import operator
@@ -19,8 +19,6 @@ EXACT_TERMS = 1 << 8
 """Products of bytes that float32 adds up exactly."""
 
 
-LEVELS = (DType.int8, DType.uint8)
-"""Types of bytes that products of whole numbers are of."""
 EXACT = (DType.int8, DType.uint8, DType.int16, DType.uint16)
 """Types whose numbers, and differences of them, float32 has."""
 
@@ -47,7 +45,7 @@ def quantize(call: OperatorCall) -> Tensor:
     dtype = zero.dtype if zero is not None else dtype_of(code) if code else DType.uint8
     origin, unit = call.origins.of(x), elements(scale)
     positive = unit is not None and unit.size == 1 and bool(unit > 0)
-    if unit is not None and positive and dtype in LEVELS and _is_known(zero):
+    if unit is not None and positive and dtype in BYTES and _is_known(zero):
         return _levels(call, origin, float(unit.reshape(())), dtype)
     units = _units(call, x, scale)
     if dtype.is_float():
@@ -79,7 +77,7 @@ def _levels(call: OperatorCall, origin: Origin | None, unit: float, dtype: DType
 def levels_of(call: OperatorCall, units: Tensor, zero: Tensor | None, dtype: DType) -> Tensor:
     """Floats rounded to bytes with one zero point; of int8 those of uint8 are remembered."""
     values = elements(zero)
-    if zero is not None and (values is None or dtype not in LEVELS):
+    if zero is not None and (values is None or dtype not in BYTES):
         return requantized(units, ops.reshape(zero, []), dtype)
     shift = 128 if dtype is DType.int8 else 0
     start = shift + (0 if values is None else int(values.reshape(())))
@@ -113,7 +111,7 @@ def dequantize(call: OperatorCall) -> Tensor:
     code = call.number("output_dtype", 0)
     dtype = dtype_of(code) if code else scale.dtype
     part = _part(call) if dtype is DType.float32 else None
-    if part is not None and part.numbers.dtype in LEVELS:
+    if part is not None and part.numbers.dtype in BYTES:
         return call.origins.note(part.over(1.0), Origin((part,)))
     factor = ops.cast(_spread(call, scale, x), DType.float32)
     if x.dtype in EXACT:
@@ -131,7 +129,7 @@ def _part(call: OperatorCall) -> Part | None:
     """Return the part that a node dequantizes, if it is of bytes or sums and its scale is known."""
     x, scale, zero = call.x(0), elements(call.x(1)), elements(call.maybe(2))
     blocked = call.number("block_size", 0) > 0
-    if x.dtype not in (*LEVELS, DType.int32) or scale is None or blocked:
+    if x.dtype not in (*BYTES, DType.int32) or scale is None or blocked:
         return None
     if (call.has(2) and zero is None) or scale.dtype != np.float32:
         return None
@@ -198,7 +196,7 @@ def _sums(call: OperatorCall, second: int, bias: Tensor | None = None) -> Tensor
     zero, start = call.maybe(2), call.maybe(second + 2)
     levels = elements(zero) if call.has(2) else np.zeros((), np.int32)
     starts = elements(start) if call.has(second + 2) else np.zeros((), np.int32)
-    if levels is not None and starts is not None and levels.size == 1 and x.dtype in LEVELS:
+    if levels is not None and starts is not None and levels.size == 1 and x.dtype in BYTES:
         spread = starts.reshape(-1, *[1] * (weight.rank - 1)) if starts.ndim else starts
         filters = signed(weight, spread)
         if filters is not None:

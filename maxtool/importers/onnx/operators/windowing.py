@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from maxtool.dtype import DType
+from maxtool.dtype import BYTES, DType
 from maxtool.graph import Tensor, ops
-from maxtool.graph.ops.pooling import BYTES
 from maxtool.importers.onnx.operator_call import OperatorCall
 from maxtool.importers.onnx.operator_table import operator
 from maxtool.importers.onnx.operators.constants import full
