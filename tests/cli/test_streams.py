@@ -81,7 +81,7 @@ def command(
     safetensors.numpy.save_file(tensors, places["{names}"])
     places["{unknown}"] = shutil.copytree(MODEL, tmp_path / "unknown")
     config = places["{unknown}"] / "config.json"
-    config.write_text(config.read_text().replace('"model_type": "llama"', '"model_type": "new"'))
+    config.write_text(config.read_text().replace('"llama"', '"new"'))
 
     def start(
         name: str, program: Sequence[str] = ("-m", "maxtool"), **streams: object
