@@ -38,6 +38,10 @@ class TermDot:
         """The shape of packed weights ``[..., k, columns]``, as an argument of a kernel."""
         return shape
 
+    def place(self, *index: b.Index) -> tuple[b.Index, ...]:
+        """The place of a column of weights."""
+        return index
+
     def operand(self, w: b.Buffer, index: Sequence[b.Index]) -> b.Expr:
         """A vector of columns of weights, as ``multiply`` takes them."""
         return b.load_weight(w, index, self.width, self.dtype)
@@ -92,6 +96,10 @@ class PairDot:
         """
         *outer, _, columns = shape
         return *outer, kernel.dim("steps"), columns, self.terms
+
+    def place(self, *index: b.Index) -> tuple[b.Index, ...]:
+        """The place of a column of weights, whose terms are neighbours."""
+        return *index, 0
 
     def operand(self, w: b.Buffer, index: Sequence[b.Index]) -> b.Expr:
         """A vector of columns of weights, as ``multiply`` takes them."""

@@ -72,6 +72,10 @@ class LinearKernel:
         """Terms of the inner product, or pairs of them where the weights lie so."""
         return b.ceildiv(self.k, self.dot.terms)
 
+    def fetch(self, block: b.Index, step: b.Index, offset: b.Index) -> None:
+        """Fetch weights into the second cache."""
+        b.prefetch(self.w, self.dot.place(*self.expert, block, step, offset))
+
     def weights(self, block: b.Index, step: b.Index, offset: int) -> b.Expr:
         """One vector of weights as they are multiplied."""
         return self.dot.operand(self.w, (*self.expert, block, step, offset))
@@ -143,7 +147,7 @@ class LinearKernel:
         sums = b.scratch((TILES_PER_TASK, self.tile.mr, self.tile.nr))
         pieces = b.greatest(b.ceildiv(self.steps, BLOCK), 1)  # without terms the sums are zeros
         with T.serial(pieces) as piece, T.serial(count) as t:
-            places = b.index(piece * BLOCK), b.index(t)
+            places = b.index(piece * BLOCK), b.index(t), count
 
             def multiply(product: LinearKernel) -> None:
                 subroutines.call(_multiply_tile, [sums], product, (packed, first + t), j, places)
@@ -188,18 +192,21 @@ def _multiply_tile(
     product: LinearKernel,
     rows: PackedRows,
     j: b.Expr,
-    places: tuple[b.Expr, b.Expr],
+    places: tuple[b.Expr, b.Expr, b.Expr],
 ) -> None:
     """Add steps, at most ``BLOCK``, to one register tile of sums.
 
-    ``places`` are the first of the steps, and that of the tile in sums. Those of earlier steps are
-    there, unless the first is 0.
+    ``places`` are the first of the steps, that of the tile in sums, and how many tiles there are.
+    Those of earlier steps are there, unless the first is 0.
     """
-    start, t = places
+    start, t, count = places
     tile = product.tile
     registers = b.Registers(tile.mr, tile.nr, tile.width)
     registers.clear()
-    with product.dot.compiled(), T.serial(b.least(product.steps - start, BLOCK)) as i:
+    steps = T.Bind(b.least(product.steps - start, BLOCK))
+    share = T.Bind(b.quotient(b.integer(tile.nr), count))
+    with product.dot.compiled(), T.serial(steps) as i:
+        product.fetch(j, b.index(start + steps), b.index((t * steps + i) * share))
         product.add_step(registers, rows, j, b.index(start + i))
     with b.when(start > 0):
         for r, offset, width in registers.places:

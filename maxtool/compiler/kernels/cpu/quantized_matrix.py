@@ -10,6 +10,7 @@ from tvm.tirx.script.builder import ir as T
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import quantized_weights as weights
 from maxtool.compiler.kernels.cpu import subroutines
+from maxtool.compiler.kernels.cpu.cached_rows import LINE
 from maxtool.compiler.kernels.cpu.integer_dot import Dot, InstructionSet
 from maxtool.compiler.kernels.cpu.quantized_activations import Activations
 from maxtool.compiler.kernels.cpu.quantized_sums import Span, TileSpan
@@ -61,13 +62,35 @@ class QuantizedMatrix:
         subroutines.call(_unpack_block, [panel], self, block)
         return panel
 
-    def tile(
-        self, rows: Activations, tile: b.Expr, block: b.Expr, panel: b.Buffer | None
+    def tile_of_panel(
+        self, rows: Activations, tile: b.Expr, block: b.Expr, panel: b.Buffer
     ) -> b.Buffer:
-        """Sums of a tile of rows times a column block, unpacked into a panel or not yet."""
+        """Sums of a tile of rows times a column block, which was unpacked before."""
         sums = b.scratch((rows.rows, COLUMNS))
-        subroutines.call(_multiply_tile, [sums], self, rows, tile, block, panel)
+        subroutines.call(_multiply_panel, [sums], self, rows, tile, block, panel)
         return sums
+
+    def tile(
+        self, rows: Activations, tile: b.Expr, block: b.Expr, part: tuple[b.Expr, b.Expr]
+    ) -> b.Buffer:
+        """Sums of a tile of rows times a column block, unpacked on the way.
+
+        ``part`` says which tile it is, of how many: each fetches its share of the next block.
+        """
+        sums = b.scratch((rows.rows, COLUMNS))
+        subroutines.call(_multiply_tile, [sums], self, rows, tile, block, part)
+        return sums
+
+    def fetch_next(self, block: b.Expr, span: b.Expr, part: tuple[b.Expr, b.Expr]) -> None:
+        """Fetch a share of a record of the next column block into the second cache.
+
+        The first tile of a few would wait for memory, and the others leave it idle.
+        """
+        which, count = part
+        lines = b.ceildiv(b.integer(b.ceildiv(self.layout.nbytes, LINE)), count)
+        with T.serial(lines) as line:
+            at = b.index((which * lines + line) * LINE)
+            b.prefetch(self.w, (*self.expert, block + 1, span, at))
 
     def of_panel(
         self, rows: Activations, tile: b.Expr, span: b.Expr, columns: Sequence[Column]
@@ -100,23 +123,38 @@ def _unpack_block(panel: b.Buffer, matrix: QuantizedMatrix, block: b.Expr) -> No
                 b.store(panel, value, (step, column.first * GROUP * depth), lanes)
 
 
+def _multiply_panel(
+    result: b.Buffer,
+    matrix: QuantizedMatrix,
+    rows: Activations,
+    tile: b.Expr,
+    block: b.Expr,
+    panel: b.Buffer,
+) -> None:
+    """Write the sums of a tile of rows times a column block, which was unpacked before."""
+    sums = b.Registers(rows.rows, COLUMNS, matrix.dot.lanes)
+    sums.clear()
+    with T.serial(matrix.spans) as span:
+        columns = matrix.columns(block, span)
+        matrix.of_panel(rows, tile, span, columns).add_panel(sums, panel)
+    sums.copy_to(result)
+
+
 def _multiply_tile(
     result: b.Buffer,
     matrix: QuantizedMatrix,
     rows: Activations,
     tile: b.Expr,
     block: b.Expr,
-    panel: b.Buffer | None,
+    part: tuple[b.Expr, b.Expr],
 ) -> None:
     """Write the sums of a tile of rows times a column block."""
     sums = b.Registers(rows.rows, COLUMNS, matrix.dot.lanes)
     sums.clear()
     with T.serial(matrix.spans) as span:
+        matrix.fetch_next(block, span, part)
         columns = matrix.columns(block, span)
-        if panel is None:
-            matrix.unpacking(rows, tile, span, columns).add_unpacking(sums)
-        else:
-            matrix.of_panel(rows, tile, span, columns).add_panel(sums, panel)
+        matrix.unpacking(rows, tile, span, columns).add_unpacking(sums)
     sums.copy_to(result)
 
 
