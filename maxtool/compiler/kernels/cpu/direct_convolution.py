@@ -11,6 +11,7 @@ from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu.convolution_tiles import tiles_of
 from maxtool.compiler.kernels.cpu.pixel_output import as_lines, pixel_output
 from maxtool.compiler.kernels.cpu.tiled_convolution import (
+    Part,
     TiledConvolution,
     each_tile,
     with_padding,
@@ -26,7 +27,7 @@ class FloatTiles(TiledConvolution):
     w: b.Buffer  # [blocks, window rows * columns * channels, block]
     factors: b.Buffer | None  # [batch, 1, 1, channels], of convolutions of single pixels
 
-    def sums(self, image: b.Expr, start: list[b.Expr], block: b.Expr) -> b.Registers:
+    def sums(self, image: b.Expr, start: list[b.Expr], block: b.Expr, part: Part) -> b.Registers:
         """The sums of a tile."""
         registers = b.Registers(self.pixels, self.tiles.block, self.lanes)
         registers.clear()
@@ -42,6 +43,7 @@ class FloatTiles(TiledConvolution):
             first = b.index(left + s * (dilation[1] * channels))
             terms = b.index((r * outer + s) * inner)
             with T.serial(b.integer(inner)) as k:
+                self.fetch_next(self.w, (block, terms + k), part)
                 self._add(registers, (block, terms + k), (image, source, first + k))
         return registers
 

@@ -26,6 +26,7 @@ from maxtool.compiler.kernels.cpu.byte_dot import (
 from maxtool.compiler.kernels.cpu.integer_dot import instruction_set
 from maxtool.compiler.kernels.cpu.pixel_output import as_lines, pixel_output
 from maxtool.compiler.kernels.cpu.tiled_convolution import (
+    Part,
     TiledConvolution,
     each_tile,
     with_padding,
@@ -43,7 +44,7 @@ class IntegerTiles(TiledConvolution):
     zero: int  # of the image as the dot takes it
     flipped: bool  # whether the image's bytes have a sign too many or too few
 
-    def sums(self, image: b.Expr, start: list[b.Expr], block: b.Expr) -> b.Registers:
+    def sums(self, image: b.Expr, start: list[b.Expr], block: b.Expr, part: Part) -> b.Registers:
         """The sums of a tile."""
         registers = b.Registers(self.pixels, self.tiles.block, self.lanes, "int32")
         self._begin(registers, block)
@@ -59,6 +60,7 @@ class IntegerTiles(TiledConvolution):
             first = b.index(left + s * (dilation[1] * channels))
             group = b.index((r * outer + s) * steps + 1)
             with T.serial(b.integer(steps)) as k:
+                self.fetch_next(self.w, (block, group + k), part)
                 self._add(registers, (block, group + k), (image, source, first + k * GROUP))
         return registers
 

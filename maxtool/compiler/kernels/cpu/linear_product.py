@@ -73,7 +73,10 @@ class LinearKernel:
         return b.ceildiv(self.k, self.dot.terms)
 
     def fetch(self, block: b.Index, step: b.Index, offset: b.Index) -> None:
-        """Fetch weights into the second cache."""
+        """Fetch weights that are multiplied next into the second cache.
+
+        The first of several tiles would wait for memory, and the others leave it idle.
+        """
         b.prefetch(self.w, self.dot.place(*self.expert, block, step, offset))
 
     def weights(self, block: b.Index, step: b.Index, offset: int) -> b.Expr:

@@ -19,6 +19,9 @@ from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu.convolution_tiles import ImageTiles
 from maxtool.compiler.kernels.cpu.pixel_output import PixelOutput, as_lines
 
+# Which tile of a task it is, of how many.
+Part: TypeAlias = tuple[b.Expr, b.Expr]
+
 # What becomes of a vector of a width when it is copied.
 Change: TypeAlias = Callable[[b.Expr, int], b.Expr]
 
@@ -43,8 +46,19 @@ class TiledConvolution(ABC):
         return prod(self.tiles.size)
 
     @abstractmethod
-    def sums(self, image: b.Expr, start: list[b.Expr], block: b.Expr) -> b.Registers:
+    def sums(self, image: b.Expr, start: list[b.Expr], block: b.Expr, part: Part) -> b.Registers:
         """The sums of the tile that starts at a row and a column, of a block of features."""
+
+    def fetch_next(self, weights: b.Buffer, term: b.Indices, part: Part) -> None:
+        """Fetch a share of the next block's weights of a term into the second cache.
+
+        The first tile of a block would wait for memory, and the others leave it idle.
+        """
+        block, index = term
+        which, count = part
+        terms, width = weights.shape[-2:]
+        share = b.quotient(width, count)
+        b.prefetch(weights, (block + 1, 0, (which * terms + index) * share))
 
     def chunk(self, image: b.Expr, chunk: b.Expr, block: b.Expr) -> None:
         """Compute the features of a block for a part of an image."""
@@ -57,9 +71,9 @@ class TiledConvolution(ABC):
             column = b.index(at - row * across)
             places = zip((row, column), self.tiles.size, self.tiles.output, strict=True)
             start = [b.index(b.least(i * size, whole - size)) for i, size, whole in places]
-            self._tile(image, start, block)
+            self._tile(image, start, block, (b.index(at - first), b.index(last - first)))
 
-    def _tile(self, image: b.Expr, start: list[b.Expr], block: b.Expr) -> None:
+    def _tile(self, image: b.Expr, start: list[b.Expr], block: b.Expr, part: Part) -> None:
         wide = self.tiles.size[1]
         rest = self.features % self.tiles.block
 
@@ -69,7 +83,7 @@ class TiledConvolution(ABC):
             return (image, start[0] + i, (start[1] + j) * self.features + first), first
 
         self.output.fetch(self.pixels, self.tiles.block, place)
-        registers = self.sums(image, start, block)
+        registers = self.sums(image, start, block, part)
 
         def store(count: int) -> None:
             self.output.store_tile(registers, b.widths(count, self.lanes), place)
