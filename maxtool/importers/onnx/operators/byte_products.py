@@ -152,6 +152,20 @@ def whole_bias(
     return part.numbers if np.allclose(given, wanted, rtol=SAME_SCALE, atol=0) else None
 
 
+def known_points(
+    call: OperatorCall, x: Tensor, zero: Tensor | None, start: Tensor | None
+) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """The zero point of bytes, and those of what they are multiplied with; or None.
+
+    They have to be known, that of the bytes has to be one, and bytes have to be worth it.
+    """
+    place = elements(zero) if zero is not None else NOTHING
+    starts = elements(start) if start is not None else NOTHING
+    if not call.origins.are_kept or x.dtype not in BYTES or place is None or starts is None:
+        return None
+    return (place.reshape(()), starts) if place.size == 1 else None
+
+
 def multiplied(
     call: OperatorCall,
     x: Tensor,
@@ -165,16 +179,13 @@ def multiplied(
 
     There is one zero point of ``x``, and one of the matrix or one of each of its columns.
     """
-    place = elements(zero) if zero is not None else NOTHING
-    starts = elements(start) if start is not None else NOTHING
-    is_bytes = x.dtype in BYTES
-    if place is None or place.size != 1 or starts is None or not is_bytes:
+    points = known_points(call, x, zero, start)
+    if points is None:
         return None
-    if not call.origins.are_kept:
-        return None
+    place, starts = points
     columns = starts.reshape(-1, 1) if transposed and starts.size > 1 else starts
     weight = signed(matrix, columns)
     if weight is None:
         return None
-    numbers, point = call.origins.levels(x, place.reshape(()))
+    numbers, point = call.origins.levels(x, place)
     return product_sums(numbers, int(point), weight, transposed=transposed)

@@ -9,15 +9,19 @@ from maxtool.dtype import BYTES, DType
 from maxtool.graph import Tensor, ops
 from maxtool.importers.onnx.operator_call import OperatorCall, axis_in, dtype_of
 from maxtool.importers.onnx.operator_table import operator
-from maxtool.importers.onnx.operators.byte_products import convolution_sums, multiplied, signed
+from maxtool.importers.onnx.operators.byte_products import (
+    convolution_sums,
+    known_points,
+    multiplied,
+    signed,
+)
 from maxtool.importers.onnx.operators.convolving import convolved
 from maxtool.importers.onnx.origins import Origin, Part, elements
 from maxtool.importers.onnx.refusals import require
 from maxtool.importers.onnx.values import known
 
 EXACT_TERMS = 1 << 8
-"""Products of bytes that float32 adds up exactly."""
-
+"""Products of bytes less zero points, of 9 bits each, that float32 adds up exactly."""
 
 EXACT = (DType.int8, DType.uint8, DType.int16, DType.uint16)
 """Types whose numbers, and differences of them, float32 has."""
@@ -46,7 +50,7 @@ def quantize(call: OperatorCall) -> Tensor:
     origin, unit = call.origins.of(x), elements(scale)
     positive = unit is not None and unit.size == 1 and bool(unit > 0)
     if unit is not None and positive and dtype in BYTES and _is_known(zero):
-        return _levels(call, origin, float(unit.reshape(())), dtype)
+        return _quantized(call, origin, float(unit.reshape(())), dtype)
     units = _units(call, x, scale)
     if dtype.is_float():
         return _narrow(units, dtype, saturates=call.flag("saturate", 1))
@@ -62,7 +66,7 @@ def _units(call: OperatorCall, x: Tensor, scale: Tensor) -> Tensor:
     return wide / ops.cast(_spread(call, scale, x), DType.float32)
 
 
-def _levels(call: OperatorCall, origin: Origin | None, unit: float, dtype: DType) -> Tensor:
+def _quantized(call: OperatorCall, origin: Origin | None, unit: float, dtype: DType) -> Tensor:
     """Bytes of one scale and one zero point; of int8 those of uint8 are remembered."""
     if origin is None:
         units = _units(call, call.x(0), call.x(1))
@@ -71,10 +75,12 @@ def _levels(call: OperatorCall, origin: Origin | None, unit: float, dtype: DType
         lowest = np.iinfo(dtype.to_numpy()).min
         start = 0 if values is None else int(values.reshape(()))
         units = origin.over(unit, cut=start == lowest)
-    return levels_of(call, units, call.maybe(2), dtype)
+    return rounded_to_bytes(call, units, call.maybe(2), dtype)
 
 
-def levels_of(call: OperatorCall, units: Tensor, zero: Tensor | None, dtype: DType) -> Tensor:
+def rounded_to_bytes(
+    call: OperatorCall, units: Tensor, zero: Tensor | None, dtype: DType
+) -> Tensor:
     """Floats rounded to bytes with one zero point; of int8 those of uint8 are remembered."""
     values = elements(zero)
     if zero is not None and (values is None or dtype not in BYTES):
@@ -178,7 +184,7 @@ def qlinear_matmul(call: OperatorCall) -> Tensor:
     rows = ops.unsqueeze(wide[0], -1) if wide[0].rank == 1 else wide[0]
     units = ops.cast(product, DType.float32) * (rows * wide[1] / wide[2])
     if y_zero.rank == 0:
-        return levels_of(call, units, y_zero, y_zero.dtype)
+        return rounded_to_bytes(call, units, y_zero, y_zero.dtype)
     return requantized(units, y_zero, y_zero.dtype)
 
 
@@ -194,13 +200,13 @@ def _sums(call: OperatorCall, second: int, bias: Tensor | None = None) -> Tensor
     """The sums of a convolution of bytes in int32, whose filter is the input of that number."""
     x, weight = call.x(0), call.x(second)
     zero, start = call.maybe(2), call.maybe(second + 2)
-    levels = elements(zero) if call.has(2) else np.zeros((), np.int32)
-    starts = elements(start) if call.has(second + 2) else np.zeros((), np.int32)
-    if levels is not None and starts is not None and levels.size == 1 and x.dtype in BYTES:
+    points = known_points(call, x, zero, start)
+    if points is not None:
+        place, starts = points
         spread = starts.reshape(-1, *[1] * (weight.rank - 1)) if starts.ndim else starts
         filters = signed(weight, spread)
         if filters is not None:
-            numbers, point = call.origins.levels(x, levels.reshape(()))
+            numbers, point = call.origins.levels(x, place)
             found = convolution_sums(call, numbers, int(point), filters, bias)
             if found is not None:
                 return found
@@ -230,4 +236,4 @@ def qlinear_conv(call: OperatorCall) -> Tensor:
     sums = _sums(call, 3, call.maybe(8))
     scale = w_scale if w_scale.rank == 0 else ops.reshape(w_scale, [-1, *[1] * (x.rank - 2)])
     units = ops.cast(sums, DType.float32) * (x_scale * scale / y_scale)
-    return levels_of(call, units, y_zero, y_zero.dtype)
+    return rounded_to_bytes(call, units, y_zero, y_zero.dtype)
