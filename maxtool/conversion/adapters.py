@@ -29,11 +29,10 @@ from maxtool.recipe import (
     BoundRule,
     OutputTensor,
     Recipe,
+    asked_recipe,
     bind,
     declared_shapes,
     emissions,
-    find_recipe,
-    load_recipe,
     resolve_config,
     written_keys,
 )
@@ -154,7 +153,7 @@ def converted_adapter(request: Request) -> ConvertedAdapter:
         raise InputError("lora_alpha is 0, which GGUF cannot say", file=request.source)
     path = _base_path(adapter, request)
     base = _opened(path)
-    recipe = load_recipe(request.recipe) if request.recipe else find_recipe(base)
+    recipe = asked_recipe(request.recipe, base)
     resolved = resolve_config(recipe, base, ignore=request.ignore)
     shapes = declared_shapes(recipe, base, resolved.values)
     tensors = _tensors(_changes(adapter, recipe, resolved.values, shapes))

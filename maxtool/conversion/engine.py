@@ -48,8 +48,7 @@ from maxtool.recipe import (
     OutputTensor,
     Plan,
     Recipe,
-    find_recipe,
-    load_recipe,
+    asked_recipe,
     plan,
     written_by,
     written_keys,
@@ -256,7 +255,8 @@ def _recast(tensors: list[TensorSource], quantized: QuantizedTypes) -> bool:
 def _matched(checkpoint: Checkpoint, request: Request) -> Plan:
     """The source, matched with its recipe, which must be able to say the target's dialect."""
     asked, target = request.recipe, DIALECT[request.target]
-    recipe = load_recipe(asked) if asked else written_by(find_recipe(checkpoint), target)
+    recipe = asked_recipe(asked, checkpoint)
+    recipe = recipe if asked else written_by(recipe, target)
     planned = plan(recipe, checkpoint, ignore=request.ignore)
     planned.check()
     if planned.dialect != target:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from maxtool.errors import ConfigurationError, UnknownArchitecture, UnknownRecipe
-from maxtool.recipe import validate
+from maxtool.recipe import text_part, validate
 from maxtool.recipe.brackets import written_out
 from maxtool.recipe.extend import EXTENDS, bases, extended
 from maxtool.recipe.keys import Keys, are_flags
-from maxtool.recipe.name_patterns import is_among
+from maxtool.recipe.name_patterns import is_among, renamed
 from maxtool.recipe.parse import matches, parse
 from maxtool.recipe.problems import Problems, Table
 from maxtool.recipe.recipe_files import RECIPE_SUFFIX, recipe_file, recipe_names
@@ -92,10 +92,71 @@ def find_recipe(checkpoint: Checkpoint) -> Recipe:
     known = {name: _matches(_file(name))[own] for name in names}
     tensors = checkpoint.tensors
     matching = {name: match for name, match in known.items() if _recognises(match, keys, tensors)}
-    if not matching:
+    if matching:
+        return load_recipe(_asking_most(matching))
+    inside = _inside(known, keys, checkpoint) if own == "hf" else None
+    if inside is None:
         raise _unknown(checkpoint, keys, names)
+    return inside
+
+
+def asked_recipe(name: str | None, checkpoint: Checkpoint) -> Recipe:
+    """The recipe that a user names for a checkpoint, or the one that recognises it.
+
+    One that is named for a language model reads it inside a checkpoint of several parts too.
+    """
+    if not name:
+        return find_recipe(checkpoint)
+    recipe = load_recipe(name)
+    if dialect(checkpoint) == "gguf" or checkpoint.config is None:
+        return recipe
+    keys, match = Keys.of(checkpoint), recipe.match["hf"]
+    section = text_part.section_of(keys)
+    if section is None or keys.get(KINDS["hf"]) in match.values.get(KINDS["hf"], ()):
+        return recipe
+    inside = text_part.keys_inside(keys, section)
+    fits = _has_values(match, inside)
+    return (text_part.alone(recipe, keys, checkpoint.tensors) if fits else None) or recipe
+
+
+def _asking_most(matching: Mapping[str, Match]) -> str:
     asked = {name: len(match.values) + len(match.requires) for name, match in matching.items()}
-    return load_recipe(max(asked, key=asked.__getitem__))
+    return max(asked, key=asked.__getitem__)
+
+
+def _inside(known: Mapping[str, Match], keys: Keys, checkpoint: Checkpoint) -> Recipe | None:
+    """A recipe for the language model of a checkpoint of several parts, None if none has it.
+
+    Raises:
+        UnknownArchitecture: If one has it, and its tensors are not found or it is not read alone.
+    """
+    section = text_part.section_of(keys)
+    if section is None:
+        return None
+    inside = text_part.keys_inside(keys, section)
+    fitting = {name: match for name, match in known.items() if _has_values(match, inside)}
+    read = {}
+    for name in fitting:
+        recipe = text_part.alone(load_recipe(name), keys, checkpoint.tensors)
+        if recipe is not None:
+            tensors = text_part.tensors_of(recipe, checkpoint.tensors)
+            tensors = renamed(recipe.rules["hf"].rename, tensors)
+            if _recognises(fitting[name], inside, tensors):
+                read[name] = recipe
+    refused = text_part.refusal(keys) if fitting else None
+    if refused is None and read:
+        return read[_asking_most({name: fitting[name] for name in read})]
+    decoders = [name for name in fitting if text_part.is_language_model(load_recipe(name))]
+    if refused is None and decoders:
+        prefixes = ", ".join(dict.fromkeys((*text_part.WHOLE, *text_part.BODY)))
+        refused = f"the tensors of its language model are below none of {prefixes}"
+    if refused is None:
+        return None
+    raise UnknownArchitecture(
+        f"no recipe has the whole of a {keys.get(KINDS['hf'])!r}, and {refused}",
+        file=checkpoint.config_file or checkpoint.path,
+        hint=f"the recipes of its {section} are {', '.join(fitting)}; --recipe takes a .toml file",
+    )
 
 
 def written_by(recipe: Recipe, dialect: Dialect) -> Recipe:
@@ -141,13 +202,14 @@ def dialect(checkpoint: Checkpoint) -> Dialect:
 
 
 def _recognises(match: Match, keys: Keys, tensors: Mapping[str, TensorInfo]) -> bool:
-    return (
-        bool(match.values)
-        and all(
-            keys.get(key, switch=are_flags(values)) in values
-            for key, values in match.values.items()
-        )
-        and all(_holds(source, keys, tensors) for source in match.requires)
+    required = (_holds(source, keys, tensors) for source in match.requires)
+    return _has_values(match, keys) and all(required)
+
+
+def _has_values(match: Match, keys: Keys) -> bool:
+    said = match.values.items()
+    return bool(said) and all(
+        keys.get(key, switch=are_flags(values)) in values for key, values in said
     )
 
 
@@ -164,8 +226,13 @@ def _unknown(checkpoint: Checkpoint, keys: Keys, recipes: list[str]) -> UnknownA
     key = KINDS[dialect(checkpoint)]
     found = keys.get(key)
     says = "does not name its architecture" if found is None else f"is a {found!r}"
+    what = f"the model {says} ({key}), which no recipe recognises"
+    section = text_part.section_of(keys) if dialect(checkpoint) == "hf" else None
+    if section is not None:
+        inner = keys.get(f"{section}.{key}")
+        what += f", nor the {inner!r} of its {section}, of which a language model would be read"
     return UnknownArchitecture(
-        f"the model {says} ({key}), which no recipe recognises",
+        what,
         file=checkpoint.config_file or checkpoint.path,
         hint=f"known recipes: {', '.join(recipes)}; --recipe takes one of them, or a .toml file",
     )

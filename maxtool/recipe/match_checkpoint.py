@@ -20,6 +20,7 @@ from maxtool.recipe.plan import Binding, Plan
 from maxtool.recipe.read_config import resolve_config
 from maxtool.recipe.schema import Recipe
 from maxtool.recipe.step import Shape
+from maxtool.recipe.text_part import tensors_of
 from maxtool.recipe.unused_tensors import classify_unused
 from maxtool.weights import Checkpoint, TensorInfo
 from maxtool.weights.scaled_float8 import VALUE_TYPES
@@ -42,9 +43,11 @@ def plan(recipe: Recipe, checkpoint: Checkpoint, *, ignore: frozenset[str] = fro
     if resolved.values.get(FEATURES):
         checkpoint = with_dense(checkpoint)
     renames = recipe.rules[dialect(checkpoint)].rename
-    tensors = renamed(renames, checkpoint.tensors)
+    own = tensors_of(recipe, checkpoint.tensors)
+    tensors = renamed(renames, own)
     made = Plan(recipe, checkpoint, dialect(checkpoint), resolved.values, tensors, resolved.notes)
-    made.unused += clashes(renames, checkpoint.tensors)
+    made.unused += clashes(renames, own)
+    made.dropped += (name for name in checkpoint.tensors if name not in own)
     most = len(checkpoint.tensors)
     module = _declared(recipe, checkpoint, resolved.values, most, f"the file only {most} tensors")
     made.context = module.context
