@@ -55,7 +55,7 @@ from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError, UsageError
 from maxtool.graph import Graph
 from maxtool.quantization.scheme import files_read
-from maxtool.recipe import Plan, Recipe, asked_recipe, plan
+from maxtool.recipe import Plan, Recipe, find_recipe, load_recipe, plan
 from maxtool.recipe.fitted_tokenizer import model_tokenizer
 from maxtool.recipe.load import files_of
 from maxtool.recipe.naming import check_name, model_name
@@ -231,7 +231,7 @@ def _prepared(request: Request, read: Mapping[Path, None]) -> Build:
     cache_type.check_request(request)
     checkpoint = open_checkpoint(request.source)
     check_place(request, (*checkpoint.protected, *files_read(request.quantize)))
-    recipe = asked_recipe(request.recipe, checkpoint)
+    recipe = load_recipe(request.recipe) if request.recipe else find_recipe(checkpoint)
     planned = plan(recipe, checkpoint, ignore=request.ignore)
     checkpoint = planned.checkpoint
     planned.check()

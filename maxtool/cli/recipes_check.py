@@ -25,11 +25,15 @@ def recipes_check(
 
     Exits with 4 when a tensor is missing, unused or of another shape.
     """
-    from maxtool.recipe import asked_recipe, plan
+    from maxtool.recipe import load_recipe, plan
     from maxtool.sources import open_named
 
-    name, opened = options.local_recipe(recipe), open_named(checkpoint).checkpoint
-    planned = plan(asked_recipe(name, opened), opened, ignore=frozenset(ignore_config or ()))
+    loaded = load_recipe(options.local_recipe(recipe))
+    planned = plan(
+        loaded,
+        open_named(checkpoint).checkpoint,
+        ignore=frozenset(ignore_config or ()),
+    )
     if out.json_mode:
         _print_json(out, planned)
     else:

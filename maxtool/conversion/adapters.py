@@ -29,10 +29,11 @@ from maxtool.recipe import (
     BoundRule,
     OutputTensor,
     Recipe,
-    asked_recipe,
     bind,
     declared_shapes,
     emissions,
+    find_recipe,
+    load_recipe,
     resolve_config,
     written_keys,
 )
@@ -40,6 +41,7 @@ from maxtool.recipe.name_patterns import clashes, renamed
 from maxtool.recipe.naming import GGUF_NAME
 from maxtool.recipe.quantized_types import ARCHITECTURE
 from maxtool.recipe.step import Shape
+from maxtool.recipe.text_part import within
 from maxtool.weights import Checkpoint, TensorInfo, open_checkpoint
 from maxtool.weights.composite import CompositeTensor, View
 from maxtool.weights.jsonfile import read_object
@@ -153,7 +155,8 @@ def converted_adapter(request: Request) -> ConvertedAdapter:
         raise InputError("lora_alpha is 0, which GGUF cannot say", file=request.source)
     path = _base_path(adapter, request)
     base = _opened(path)
-    recipe = asked_recipe(request.recipe, base)
+    recipe = load_recipe(request.recipe) if request.recipe else find_recipe(base)
+    recipe = within(recipe, base)
     resolved = resolve_config(recipe, base, ignore=request.ignore)
     shapes = declared_shapes(recipe, base, resolved.values)
     tensors = _tensors(_changes(adapter, recipe, resolved.values, shapes))

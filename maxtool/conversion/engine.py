@@ -48,7 +48,8 @@ from maxtool.recipe import (
     OutputTensor,
     Plan,
     Recipe,
-    asked_recipe,
+    find_recipe,
+    load_recipe,
     plan,
     written_by,
     written_keys,
@@ -255,8 +256,7 @@ def _recast(tensors: list[TensorSource], quantized: QuantizedTypes) -> bool:
 def _matched(checkpoint: Checkpoint, request: Request) -> Plan:
     """The source, matched with its recipe, which must be able to say the target's dialect."""
     asked, target = request.recipe, DIALECT[request.target]
-    recipe = asked_recipe(asked, checkpoint)
-    recipe = recipe if asked else written_by(recipe, target)
+    recipe = load_recipe(asked) if asked else written_by(find_recipe(checkpoint), target)
     planned = plan(recipe, checkpoint, ignore=request.ignore)
     planned.check()
     if planned.dialect != target:

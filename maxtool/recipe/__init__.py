@@ -2,7 +2,7 @@
 
 from maxtool.recipe.bind import BoundRule, OutputTensor, bind, emissions, left_out
 from maxtool.recipe.computed import computed_tensors
-from maxtool.recipe.load import asked_recipe, find_recipe, load_recipe, written_by
+from maxtool.recipe.load import find_recipe, load_recipe, written_by
 from maxtool.recipe.match_checkpoint import declared_shapes, plan
 from maxtool.recipe.plan import Binding, Plan
 from maxtool.recipe.read_config import ResolvedConfig, resolve_config
@@ -20,7 +20,6 @@ __all__ = [
     "Recipe",
     "Recognition",
     "ResolvedConfig",
-    "asked_recipe",
     "bind",
     "computed_tensors",
     "declared_shapes",

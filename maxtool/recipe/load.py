@@ -14,7 +14,7 @@ from maxtool.errors import ConfigurationError, UnknownArchitecture, UnknownRecip
 from maxtool.recipe import text_part, validate
 from maxtool.recipe.brackets import written_out
 from maxtool.recipe.extend import EXTENDS, bases, extended
-from maxtool.recipe.keys import Keys, are_flags
+from maxtool.recipe.keys import Keys
 from maxtool.recipe.name_patterns import is_among, renamed
 from maxtool.recipe.parse import matches, parse
 from maxtool.recipe.problems import Problems, Table
@@ -100,25 +100,6 @@ def find_recipe(checkpoint: Checkpoint) -> Recipe:
     return inside
 
 
-def asked_recipe(name: str | None, checkpoint: Checkpoint) -> Recipe:
-    """The recipe that a user names for a checkpoint, or the one that recognises it.
-
-    One that is named for a language model reads it inside a checkpoint of several parts too.
-    """
-    if not name:
-        return find_recipe(checkpoint)
-    recipe = load_recipe(name)
-    if dialect(checkpoint) == "gguf" or checkpoint.config is None:
-        return recipe
-    keys, match = Keys.of(checkpoint), recipe.match["hf"]
-    section = text_part.section_of(keys)
-    if section is None or keys.get(KINDS["hf"]) in match.values.get(KINDS["hf"], ()):
-        return recipe
-    inside = text_part.keys_inside(keys, section)
-    fits = _has_values(match, inside)
-    return (text_part.alone(recipe, keys, checkpoint.tensors) if fits else None) or recipe
-
-
 def _asking_most(matching: Mapping[str, Match]) -> str:
     asked = {name: len(match.values) + len(match.requires) for name, match in matching.items()}
     return max(asked, key=asked.__getitem__)
@@ -134,29 +115,28 @@ def _inside(known: Mapping[str, Match], keys: Keys, checkpoint: Checkpoint) -> R
     if section is None:
         return None
     inside = text_part.keys_inside(keys, section)
-    fitting = {name: match for name, match in known.items() if _has_values(match, inside)}
-    read = {}
-    for name in fitting:
-        recipe = text_part.alone(load_recipe(name), keys, checkpoint.tensors)
-        if recipe is not None:
-            tensors = text_part.tensors_of(recipe, checkpoint.tensors)
-            tensors = renamed(recipe.rules["hf"].rename, tensors)
-            if _recognises(fitting[name], inside, tensors):
-                read[name] = recipe
-    refused = text_part.refusal(keys) if fitting else None
-    if refused is None and read:
-        return read[_asking_most({name: fitting[name] for name in read})]
-    decoders = [name for name in fitting if text_part.is_language_model(load_recipe(name))]
-    if refused is None and decoders:
-        prefixes = ", ".join(dict.fromkeys((*text_part.WHOLE, *text_part.BODY)))
-        refused = f"the tensors of its language model are below none of {prefixes}"
-    if refused is None:
-        return None
-    raise UnknownArchitecture(
-        f"no recipe has the whole of a {keys.get(KINDS['hf'])!r}, and {refused}",
-        file=checkpoint.config_file or checkpoint.path,
-        hint=f"the recipes of its {section} are {', '.join(fitting)}; --recipe takes a .toml file",
-    )
+    fitting = {name: match for name, match in known.items() if text_part.has_values(match, inside)}
+    recipes = [load_recipe(name) for name in fitting]
+    read = {
+        recipe.name: text_part.alone(recipe, keys, section, checkpoint.tensors)
+        for recipe in recipes
+        if text_part.is_language_model(recipe)
+    }
+    if read and (refused := text_part.refusal(keys, read.values())):
+        raise UnknownArchitecture(
+            f"no recipe has the whole of a {keys.get(KINDS['hf'])!r}, and {refused}",
+            file=checkpoint.config_file or checkpoint.path,
+            hint=f"that part alone, in files of its own, is read by {', '.join(read)}",
+        )
+    found = [name for name, each in read.items() if _has_part(fitting[name], each, checkpoint)]
+    return read[_asking_most({name: fitting[name] for name in found})] if found else None
+
+
+def _has_part(match: Match, recipe: Recipe, checkpoint: Checkpoint) -> bool:
+    """Return whether the part that a recipe reads of a checkpoint is what it recognises."""
+    tensors = text_part.tensors_of(recipe, checkpoint.tensors)
+    keys = text_part.values_of(recipe, Keys.of(checkpoint))
+    return _recognises(match, keys, renamed(recipe.rules["hf"].rename, tensors))
 
 
 def written_by(recipe: Recipe, dialect: Dialect) -> Recipe:
@@ -203,14 +183,7 @@ def dialect(checkpoint: Checkpoint) -> Dialect:
 
 def _recognises(match: Match, keys: Keys, tensors: Mapping[str, TensorInfo]) -> bool:
     required = (_holds(source, keys, tensors) for source in match.requires)
-    return _has_values(match, keys) and all(required)
-
-
-def _has_values(match: Match, keys: Keys) -> bool:
-    said = match.values.items()
-    return bool(said) and all(
-        keys.get(key, switch=are_flags(values)) in values for key, values in said
-    )
+    return text_part.has_values(match, keys) and all(required)
 
 
 def _holds(required: Source, keys: Keys, tensors: Mapping[str, TensorInfo]) -> bool:

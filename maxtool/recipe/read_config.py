@@ -19,7 +19,7 @@ from maxtool.recipe.keys import Keys, short, supported
 from maxtool.recipe.layer_codecs import MAX_LAYERS
 from maxtool.recipe.name_patterns import Pattern, is_among, renamed
 from maxtool.recipe.schema import Field, Recipe, Source, Spelling
-from maxtool.recipe.text_part import tensors_of, values_of
+from maxtool.recipe.text_part import tensors_of, values_of, within
 from maxtool.weights import Checkpoint, TensorInfo
 from maxtool.weights.quantization_config import QUANTIZATION
 
@@ -47,6 +47,7 @@ def resolve_config(
 
     ``ignore`` names keys to pass over though they are unknown or have an unexpected value.
     """
+    recipe = within(recipe, checkpoint)
     reader, check = _read(recipe, checkpoint, ignore)
     if problems := [*reader.problems, *check.problems]:
         raise ConfigurationError(
@@ -55,8 +56,7 @@ def resolve_config(
             problems=problems,
             hint=IGNORE_HINT if check.can_ignore else None,
         )
-    told = [recipe.text_part.note] if recipe.text_part else []
-    return ResolvedConfig(reader.values, [*told, *check.notes])
+    return ResolvedConfig(reader.values, check.notes)
 
 
 @dataclass(frozen=True)

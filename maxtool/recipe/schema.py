@@ -147,6 +147,7 @@ class TextPart:
     keys: Mapping[str, Any]  # the configuration of the language model, dotted if nested
     others: frozenset[str]  # tensors of other parts
     note: str  # what is read, and what is left out
+    is_found: bool  # whether its tensors are below a prefix that is known
 
 
 @dataclass(frozen=True)

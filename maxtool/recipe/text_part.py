@@ -14,10 +14,11 @@ from dataclasses import replace
 from typing import Any
 
 from maxtool.recipe.ignored_keys import NEVER_IGNORED, covered
-from maxtool.recipe.keys import Keys
+from maxtool.recipe.keys import Keys, are_flags
 from maxtool.recipe.name_patterns import Pattern, Rename, renamed
-from maxtool.recipe.schema import KINDS, Recipe, TextPart
+from maxtool.recipe.schema import KINDS, Match, Recipe, TextPart
 from maxtool.recipe.sentence_transformers import TABLE as SENTENCES
+from maxtool.weights import Checkpoint
 
 KIND = KINDS["hf"]
 # The tables that describe a language model.
@@ -27,6 +28,18 @@ WHOLE = ("language_model", "model.language_model", "language", "llm")
 BODY = ("model.language_model", "model.text_model", "model.llm", "language_model", "text_model")
 DECODER = "decoder"
 EMBEDDING, HEAD, TIED = "embed.weight", "lm_head.weight", "tie_word_embeddings"
+# What transformers' classes have where a table leaves keys out: older releases wrote no key inside
+# a table whose value was the class's own.
+SIZES: tuple[str, ...] = ("hidden_size", "intermediate_size", "num_hidden_layers")
+SIZES += ("num_attention_heads", "vocab_size")
+USUAL: Mapping[str, tuple[int, ...]] = {
+    "gemma": (3072, 24576, 28, 16, 256000),
+    "gemma2": (2304, 9216, 26, 8, 256000),
+    "llama": (4096, 11008, 32, 32, 32000),
+    "mistral": (4096, 14336, 32, 32, 32000),
+    "qwen2": (4096, 22016, 32, 32, 151936),
+    "qwen3": (4096, 22016, 32, 32, 151936),
+}
 # Models of several parts whose language model is not what it is by itself.
 OTHERWISE = {
     "paligemma": "it attends to the whole prompt, and not only to what comes before a token",
@@ -51,7 +64,29 @@ def keys_inside(keys: Keys, section: str) -> Keys:
         for key, value in keys.values.items()
         if covered(key, NEVER_IGNORED["hf"] | {SENTENCES})
     }
-    return Keys("hf", inside | outer)
+    usual = zip(SIZES, USUAL.get(str(inside.get(KIND)), ()), strict=False)
+    return Keys("hf", {**dict(usual), **inside, **outer})
+
+
+def has_values(match: Match, keys: Keys) -> bool:
+    """Return whether keys have the values that recognise a model."""
+    said = match.values.items()
+    return bool(said) and all(
+        keys.get(key, switch=are_flags(values)) in values for key, values in said
+    )
+
+
+def within(recipe: Recipe, checkpoint: Checkpoint) -> Recipe:
+    """A recipe as it reads a checkpoint: of one that it does not recognise, a part that it does."""
+    if recipe.text_part or checkpoint.format == "gguf" or not is_language_model(recipe):
+        return recipe
+    keys, match = Keys.of(checkpoint), recipe.match["hf"]
+    section = section_of(keys)
+    if section is None or has_values(match, keys):
+        return recipe
+    if not has_values(match, keys_inside(keys, section)):
+        return recipe
+    return alone(recipe, keys, section, checkpoint.tensors)
 
 
 def is_language_model(recipe: Recipe) -> bool:
@@ -59,32 +94,26 @@ def is_language_model(recipe: Recipe) -> bool:
     return recipe.architecture == DECODER and not recipe.section
 
 
-def alone(recipe: Recipe, keys: Keys, tensors: Iterable[str]) -> Recipe | None:
-    """A recipe of a language model for a checkpoint that holds one among other parts.
+def alone(recipe: Recipe, keys: Keys, section: str, tensors: Iterable[str]) -> Recipe:
+    """A recipe of a language model as it reads that one among other parts of a checkpoint.
 
     Args:
         recipe: That of the language model.
         keys: All of config.json.
-        tensors: The names that the checkpoint has.
-
-    Returns:
-        None if the recipe is none of a language model by itself, or the tensors are not below a
-        prefix that is known.
+        section: The table that describes the language model.
+        tensors: The names that the checkpoint has. Where none are below a prefix that is known, no
+            other part is told from the language model.
     """
-    section, names = section_of(keys), tuple(tensors)
-    if section is None or not is_language_model(recipe):
-        return None
-    renames = [*_prefixes(recipe, names)]
-    if not renames:
-        return None
-    own = frozenset(_own(recipe, renames, names))
+    names, rules = tuple(tensors), recipe.rules["hf"]
+    renames = tuple(_prefixes(recipe, names))
+    own = frozenset(_own(recipe, renames, names) if renames else names)
     others = [name for name in names if name not in own]
-    rules = recipe.rules["hf"]
     rules = replace(rules, rename=(*renames, *rules.rename))
-    inside = keys_inside(keys, section)
     spelled = renamed(rules.rename, dict.fromkeys(own))
+    inside = keys_inside(keys, section)
     inside = _tied(inside, keys.get(TIED), has_head=_source(recipe, HEAD) in spelled)
-    part = TextPart(inside.values, frozenset(others), _note(keys, section, others))
+    note = _note(keys, section, others)
+    part = TextPart(inside.values, frozenset(others), note, is_found=bool(renames))
     return replace(recipe, section=section, rules={**recipe.rules, "hf": rules}, text_part=part)
 
 
@@ -102,7 +131,7 @@ def _prefixes(recipe: Recipe, names: tuple[str, ...]) -> Iterator[Rename]:
             yield rename
 
 
-def _own(recipe: Recipe, renames: list[Rename], names: tuple[str, ...]) -> Iterator[str]:
+def _own(recipe: Recipe, renames: tuple[Rename, ...], names: tuple[str, ...]) -> Iterator[str]:
     """The tensors of the language model: all below its prefixes, and a head beside them."""
     head = _source(recipe, HEAD).partition(".")[0]
     for name in names:
@@ -119,11 +148,12 @@ def _source(recipe: Recipe, parameter: str) -> str:
 def _tied(inside: Keys, outer: object, *, has_head: bool) -> Keys:
     """The keys with what decides on the head where both tables say it, or the outer one alone.
 
-    Releases of transformers look at one or the other. In a file with a head of its own no tie of
-    the outer table holds in any of them; without one, a tie of either table is what was meant.
+    Transformers 5 looks at the outer one, where there is one, and takes no head that a file has for
+    another; older releases look at the inner one. In a file without a head, a tie of either table
+    is what was meant.
     """
     own = inside.get(TIED)
-    if has_head and own is None and outer is False:
+    if has_head and outer is False:
         return Keys("hf", {**inside.values, TIED: False})
     if not has_head and own is not True and outer is True:
         return Keys("hf", {**inside.values, TIED: True})
@@ -147,10 +177,14 @@ def _part(name: str) -> str:
     return f"{first}.{rest[0]}" if first == "model" and len(rest) > 1 else first
 
 
-def refusal(keys: Keys) -> str | None:
+def refusal(keys: Keys, read: Iterable[Recipe]) -> str | None:
     """The reason why the language model of a checkpoint is not read by itself, if there is one."""
-    why = OTHERWISE.get(str(keys.get(KIND)))
-    return f"its language model cannot be read by itself: {why}" if why else None
+    if why := OTHERWISE.get(str(keys.get(KIND))):
+        return f"its language model is not read by itself: {why}"
+    if any(recipe.text_part and recipe.text_part.is_found for recipe in read):
+        return None
+    prefixes = ", ".join(dict.fromkeys((*WHOLE, *BODY)))
+    return f"the tensors of its language model are below none of {prefixes}"
 
 
 def values_of(recipe: Recipe, keys: Keys) -> Keys:

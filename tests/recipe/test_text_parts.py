@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from maxtool.conversion import Request, convert, prepare
 from maxtool.errors import MaxtoolError, ModelMismatch, UnknownArchitecture
-from maxtool.recipe import Plan, asked_recipe, find_recipe, plan, recognise
+from maxtool.recipe import Plan, find_recipe, load_recipe, plan, recognise, resolve_config
 from maxtool.weights import Checkpoint, open_checkpoint
 from tests.data.seeded import Array, sample, tensors
 from tests.parity.traced import TracedModel
@@ -146,7 +146,7 @@ TIES = [
     (False, ..., False, None),
     (False, False, False, None),
     (False, True, False, True),
-    (False, True, True, None),
+    (False, True, True, False),
     (True, True, True, None),
 ]
 
@@ -177,6 +177,16 @@ def test_a_head_that_is_not_said_to_be_tied_where_the_family_is(tmp_path: Path) 
         fitting(whole(tmp_path / "b", text, held))
     planned = fitting(whole(tmp_path / "c", text, held, tie_word_embeddings=False))
     assert planned.config["tie_word_embeddings"] is False
+
+
+def test_sizes_that_are_left_out(tmp_path: Path) -> None:
+    """Read them as transformers does: older releases wrote none that were usual."""
+    _, held = recorded("llama")
+    text = {"model_type": "llama", "vocab_size": 32064, "max_position_embeddings": 4096}
+    checkpoint = whole(tmp_path, text, held, tie_word_embeddings=False)
+    found = resolve_config(find_recipe(checkpoint), checkpoint).values
+    sizes = ("hidden_size", "intermediate_size", "n_layers", "n_heads", "n_kv_heads", "vocab_size")
+    assert [found[name] for name in sizes] == [4096, 11008, 32, 32, 32, 32064]
 
 
 def test_tensors_of_the_language_model_are_all_known(tmp_path: Path) -> None:
@@ -238,11 +248,11 @@ def test_an_encoder_inside_is_no_language_model(tmp_path: Path) -> None:
 def test_a_recipe_by_name_reads_the_part_too(tmp_path: Path) -> None:
     row, held = recorded("llama")
     checkpoint = whole(tmp_path, row.config, held)
-    planned = plan(asked_recipe("llama", checkpoint), checkpoint)
+    planned = plan(load_recipe("llama"), checkpoint)
     planned.check()
     assert planned.recipe.section == "text_config"
     with pytest.raises(MaxtoolError):
-        plan(asked_recipe("qwen2", checkpoint), checkpoint).check()
+        plan(load_recipe("qwen2"), checkpoint).check()
 
 
 @pytest.mark.parametrize("form", ["hf", "gguf"])
