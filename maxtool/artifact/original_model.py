@@ -39,7 +39,8 @@ class OriginalModel:
     def __init__(self, contents: Contents, checkpoint: Checkpoint) -> None:
         self._functions = {function.name: function for function in contents.functions}
         self._facts = contents.facts
-        maker = "AutoModelForCausalLM" if contents.identity["task"] == GENERATE else "AutoModel"
+        writes = contents.identity["task"] == GENERATE
+        maker = writer_of(checkpoint) if writes else "AutoModel"
         # The other implementations of experts want even sizes.
         options: dict[str, Any] = {"experts_implementation": "eager"}
         if (checkpoint.config or {}).get("model_type") in POOLERLESS:
@@ -118,6 +119,15 @@ class OriginalModel:
         vectors = POOLINGS[str(self._facts["pooling"])](tokens.astype(np.float64), mask)
         vectors = original_dense.applied(self._dense, vectors) if self._dense else vectors
         return of_length_1(vectors) if self._facts["normalize"] else vectors
+
+
+def writer_of(checkpoint: Checkpoint) -> str:
+    """Name the class of transformers for a model that writes texts; those that see have another."""
+    import transformers
+
+    config = _loaded(transformers.AutoConfig, checkpoint)
+    writes = type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING
+    return "AutoModelForCausalLM" if writes else "AutoModelForImageTextToText"
 
 
 def of_length_1(vectors: Array) -> Array:

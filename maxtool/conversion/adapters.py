@@ -41,6 +41,7 @@ from maxtool.recipe.name_patterns import clashes, renamed
 from maxtool.recipe.naming import GGUF_NAME
 from maxtool.recipe.quantized_types import ARCHITECTURE
 from maxtool.recipe.step import Shape
+from maxtool.recipe.text_part import within
 from maxtool.weights import Checkpoint, TensorInfo, open_checkpoint
 from maxtool.weights.composite import CompositeTensor, View
 from maxtool.weights.jsonfile import read_object
@@ -155,6 +156,7 @@ def converted_adapter(request: Request) -> ConvertedAdapter:
     path = _base_path(adapter, request)
     base = _opened(path)
     recipe = load_recipe(request.recipe) if request.recipe else find_recipe(base)
+    recipe = within(recipe, base)
     resolved = resolve_config(recipe, base, ignore=request.ignore)
     shapes = declared_shapes(recipe, base, resolved.values)
     tensors = _tensors(_changes(adapter, recipe, resolved.values, shapes))

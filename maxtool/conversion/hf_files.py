@@ -33,7 +33,8 @@ def from_huggingface(
     """Every small file of the source folder as it stands; only the element type is told anew."""
     config = dict(plan.checkpoint.config or {})
     if plan.recipe.section and not plan.recipe.language_model:  # more is described than written
-        ids = {key: config[key] for key in ID_KEYS if key in config}
+        inside = plan.recipe.text_part.keys if plan.recipe.text_part else {}
+        ids = {key: table[key] for table in (config, inside) for key in ID_KEYS if key in table}
         config = nested(written_keys(plan.recipe, "hf", plan.config)) | ids
         config.pop(sentence_transformers.TABLE, None)  # of which there are files
     config |= {HF_NAME: name} if name else {}

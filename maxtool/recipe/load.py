@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from maxtool.errors import ConfigurationError, UnknownArchitecture, UnknownRecipe
-from maxtool.recipe import validate
+from maxtool.recipe import text_part, validate
 from maxtool.recipe.brackets import written_out
 from maxtool.recipe.extend import EXTENDS, bases, extended
-from maxtool.recipe.keys import Keys, are_flags
-from maxtool.recipe.name_patterns import is_among
+from maxtool.recipe.keys import Keys
+from maxtool.recipe.name_patterns import is_among, renamed
 from maxtool.recipe.parse import matches, parse
 from maxtool.recipe.problems import Problems, Table
 from maxtool.recipe.recipe_files import RECIPE_SUFFIX, recipe_file, recipe_names
@@ -92,10 +92,51 @@ def find_recipe(checkpoint: Checkpoint) -> Recipe:
     known = {name: _matches(_file(name))[own] for name in names}
     tensors = checkpoint.tensors
     matching = {name: match for name, match in known.items() if _recognises(match, keys, tensors)}
-    if not matching:
+    if matching:
+        return load_recipe(_asking_most(matching))
+    inside = _inside(known, keys, checkpoint) if own == "hf" else None
+    if inside is None:
         raise _unknown(checkpoint, keys, names)
+    return inside
+
+
+def _asking_most(matching: Mapping[str, Match]) -> str:
     asked = {name: len(match.values) + len(match.requires) for name, match in matching.items()}
-    return load_recipe(max(asked, key=asked.__getitem__))
+    return max(asked, key=asked.__getitem__)
+
+
+def _inside(known: Mapping[str, Match], keys: Keys, checkpoint: Checkpoint) -> Recipe | None:
+    """A recipe for the language model of a checkpoint of several parts, None if none has it.
+
+    Raises:
+        UnknownArchitecture: If one has it, and its tensors are not found or it is not read alone.
+    """
+    section = text_part.section_of(keys)
+    if section is None:
+        return None
+    inside = text_part.keys_inside(keys, section)
+    fitting = {name: match for name, match in known.items() if text_part.has_values(match, inside)}
+    recipes = [load_recipe(name) for name in fitting]
+    read = {
+        recipe.name: text_part.alone(recipe, keys, section, checkpoint.tensors)
+        for recipe in recipes
+        if text_part.is_language_model(recipe)
+    }
+    if read and (refused := text_part.refusal(keys, read.values())):
+        raise UnknownArchitecture(
+            f"no recipe has the whole of a {keys.get(KINDS['hf'])!r}, and {refused}",
+            file=checkpoint.config_file or checkpoint.path,
+            hint=f"that part alone, in files of its own, is read by {', '.join(read)}",
+        )
+    found = [name for name, each in read.items() if _has_part(fitting[name], each, checkpoint)]
+    return read[_asking_most({name: fitting[name] for name in found})] if found else None
+
+
+def _has_part(match: Match, recipe: Recipe, checkpoint: Checkpoint) -> bool:
+    """Return whether the part that a recipe reads of a checkpoint is what it recognises."""
+    tensors = text_part.tensors_of(recipe, checkpoint.tensors)
+    keys = text_part.values_of(recipe, Keys.of(checkpoint))
+    return _recognises(match, keys, renamed(recipe.rules["hf"].rename, tensors))
 
 
 def written_by(recipe: Recipe, dialect: Dialect) -> Recipe:
@@ -141,14 +182,8 @@ def dialect(checkpoint: Checkpoint) -> Dialect:
 
 
 def _recognises(match: Match, keys: Keys, tensors: Mapping[str, TensorInfo]) -> bool:
-    return (
-        bool(match.values)
-        and all(
-            keys.get(key, switch=are_flags(values)) in values
-            for key, values in match.values.items()
-        )
-        and all(_holds(source, keys, tensors) for source in match.requires)
-    )
+    required = (_holds(source, keys, tensors) for source in match.requires)
+    return text_part.has_values(match, keys) and all(required)
 
 
 def _holds(required: Source, keys: Keys, tensors: Mapping[str, TensorInfo]) -> bool:
@@ -164,8 +199,13 @@ def _unknown(checkpoint: Checkpoint, keys: Keys, recipes: list[str]) -> UnknownA
     key = KINDS[dialect(checkpoint)]
     found = keys.get(key)
     says = "does not name its architecture" if found is None else f"is a {found!r}"
+    what = f"the model {says} ({key}), which no recipe recognises"
+    section = text_part.section_of(keys) if dialect(checkpoint) == "hf" else None
+    if section is not None:
+        inner = keys.get(f"{section}.{key}")
+        what += f", nor the {inner!r} of its {section}, of which a language model would be read"
     return UnknownArchitecture(
-        f"the model {says} ({key}), which no recipe recognises",
+        what,
         file=checkpoint.config_file or checkpoint.path,
         hint=f"known recipes: {', '.join(recipes)}; --recipe takes one of them, or a .toml file",
     )

@@ -20,6 +20,7 @@ from maxtool.recipe.plan import Binding, Plan
 from maxtool.recipe.read_config import resolve_config
 from maxtool.recipe.schema import Recipe
 from maxtool.recipe.step import Shape
+from maxtool.recipe.text_part import tensors_of, within
 from maxtool.recipe.unused_tensors import classify_unused
 from maxtool.weights import Checkpoint, TensorInfo
 from maxtool.weights.scaled_float8 import VALUE_TYPES
@@ -38,13 +39,17 @@ def plan(recipe: Recipe, checkpoint: Checkpoint, *, ignore: frozenset[str] = fro
     What does not fit is in the plan, see :meth:`Plan.check`; a configuration that does not fit the
     recipe is an error.
     """
+    recipe = within(recipe, checkpoint)
     resolved = resolve_config(recipe, checkpoint, ignore=ignore)
     if resolved.values.get(FEATURES):
         checkpoint = with_dense(checkpoint)
     renames = recipe.rules[dialect(checkpoint)].rename
-    tensors = renamed(renames, checkpoint.tensors)
-    made = Plan(recipe, checkpoint, dialect(checkpoint), resolved.values, tensors, resolved.notes)
-    made.unused += clashes(renames, checkpoint.tensors)
+    own = tensors_of(recipe, checkpoint.tensors)
+    tensors = renamed(renames, own)
+    notes = [*([recipe.text_part.note] if recipe.text_part else []), *resolved.notes]
+    made = Plan(recipe, checkpoint, dialect(checkpoint), resolved.values, tensors, notes)
+    made.unused += clashes(renames, own)
+    made.dropped += (name for name in checkpoint.tensors if name not in own)
     most = len(checkpoint.tensors)
     module = _declared(recipe, checkpoint, resolved.values, most, f"the file only {most} tensors")
     made.context = module.context

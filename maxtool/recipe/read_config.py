@@ -19,6 +19,7 @@ from maxtool.recipe.keys import Keys, short, supported
 from maxtool.recipe.layer_codecs import MAX_LAYERS
 from maxtool.recipe.name_patterns import Pattern, is_among, renamed
 from maxtool.recipe.schema import Field, Recipe, Source, Spelling
+from maxtool.recipe.text_part import tensors_of, values_of, within
 from maxtool.weights import Checkpoint, TensorInfo
 from maxtool.weights.quantization_config import QUANTIZATION
 
@@ -46,6 +47,7 @@ def resolve_config(
 
     ``ignore`` names keys to pass over though they are unknown or have an unexpected value.
     """
+    recipe = within(recipe, checkpoint)
     reader, check = _read(recipe, checkpoint, ignore)
     if problems := [*reader.problems, *check.problems]:
         raise ConfigurationError(
@@ -84,7 +86,7 @@ def _read(
     recipe: Recipe, checkpoint: Checkpoint, ignore: frozenset[str]
 ) -> tuple[_Reader, KeyCheck]:
     """Read the fields, as far as they can be, and look at the keys that are left."""
-    reader = _Reader(recipe, checkpoint, Keys.of(checkpoint).within(recipe.section))
+    reader = _Reader(recipe, checkpoint, values_of(recipe, Keys.of(checkpoint)))
     for item in recipe.fields.values():
         reader.read(item)
     reasons = {QUANTIZATION: checkpoint.unsupported} if checkpoint.unsupported else {}
@@ -109,7 +111,8 @@ class _Reader:
     @cached_property
     def tensors(self) -> Mapping[str, TensorInfo]:
         """The checkpoint's tensors by the names that the recipe has for them."""
-        return renamed(self.recipe.rules[self.keys.dialect].rename, self.checkpoint.tensors)
+        tensors = tensors_of(self.recipe, self.checkpoint.tensors)
+        return renamed(self.recipe.rules[self.keys.dialect].rename, tensors)
 
     def read(self, item: Field) -> None:
         """Read one field from the first way of spelling it that fits, or its default."""

@@ -1,4 +1,4 @@
-"""Operations that leave out rows of a tensor, or put rows of zeros into their place."""
+"""Operations on the rows of tensors: left out, zeros in their place, kept as columns."""
 
 from __future__ import annotations
 
@@ -54,6 +54,31 @@ def _are_all(params: Params) -> bool:
 
 COUNT, SOME = {"count": "size"}, {"count": "size", "stored": "size"}
 
+
+def _outputs_first_shape(shape: Shape, params: Params) -> Shape:
+    """The shape of matrices with a row for each output, which are there so or the other way."""
+    wanted = (params["rows"], params["columns"])
+    if shape[-2:] not in (wanted, wanted[::-1]):
+        raise MisshapenWeight(f"{wanted} or {wanted[::-1]} is needed at the end of {shape}")
+    return (*shape[:-2], *wanted)
+
+
+def _outputs_first(array: Array, params: Params) -> Array:
+    fits = array.shape == _outputs_first_shape(array.shape, params)
+    return array if fits else np.ascontiguousarray(array.swapaxes(-1, -2))
+
+
+def _inputs_first_shape(shape: Shape, params: Params) -> Shape:
+    return (*_outputs_first_shape(shape, params)[:-2], params["columns"], params["rows"])
+
+
+def _inputs_first(array: Array, params: Params) -> Array:
+    """The matrices with a row for each input; square ones as they are, as they are read."""
+    is_square = params["rows"] == params["columns"]
+    return array if is_square else np.ascontiguousarray(array.swapaxes(-1, -2))
+
+
+MATRICES = {"rows": "size", "columns": "size"}
 ROW_OPERATIONS: Mapping[str, Operation] = {
     "zero_rows_before": Operation(COUNT, each(_rows_before), each(_rows_before_shape), "rows_from"),
     "rows_from": Operation(
@@ -78,6 +103,19 @@ ROW_OPERATIONS: Mapping[str, Operation] = {
         shapes=each(_rows_behind_shape),
         inverse="first_rows",
         does_nothing=_are_all,
+        recipe=False,
+    ),
+    "outputs_first": Operation(
+        params=MATRICES,
+        apply=each(_outputs_first),
+        shapes=each(_outputs_first_shape),
+        inverse="inputs_first",
+    ),
+    "inputs_first": Operation(
+        params=MATRICES,
+        apply=each(_inputs_first),
+        shapes=each(_inputs_first_shape),
+        inverse="outputs_first",
         recipe=False,
     ),
 }

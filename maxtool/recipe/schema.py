@@ -141,6 +141,16 @@ class Aside:
 
 
 @dataclass(frozen=True)
+class TextPart:
+    """The language model of a checkpoint of several parts, of which no recipe has the whole."""
+
+    keys: Mapping[str, Any]  # the configuration of the language model, dotted if nested
+    others: frozenset[str]  # tensors of other parts
+    note: str  # what is read, and what is left out
+    is_found: bool  # whether its tensors are below a prefix that is known
+
+
+@dataclass(frozen=True)
 class Tolerance:
     """Largest differences of compiled and reference outputs."""
 
@@ -168,6 +178,7 @@ class Recipe:
     rules: Mapping[Dialect, Rules]
     entries: Mapping[str, Mapping[str, tuple[int | str, ...]]]  # to inputs, and their dimensions
     check: Mapping[str, Tolerance]  # by the dtype's name
+    text_part: TextPart | None = None  # of one that reads a part of this checkpoint alone
 
     def knows(self, dialect: Dialect) -> bool:
         """Return whether the dialect has a form of such models."""

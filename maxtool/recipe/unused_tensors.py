@@ -8,6 +8,7 @@ from maxtool.recipe.computed import names_of
 from maxtool.recipe.keys import Keys
 from maxtool.recipe.layer_ranges import folded
 from maxtool.recipe.plan import Plan
+from maxtool.recipe.text_part import values_of
 
 
 def classify_unused(made: Plan) -> None:
@@ -47,7 +48,7 @@ def _past_layers(made: Plan) -> set[str]:
     """The tensors of layers behind the last, which predict further tokens; noted if any."""
     numbers: dict[str, int] = {}
     for key, patterns in made.recipe.rules[made.dialect].past_layers.items():
-        counted = Keys.of(made.checkpoint).get(key)
+        counted = values_of(made.recipe, Keys.of(made.checkpoint)).get(key)
         layers = made.config["n_layers"]
         past = range(layers, layers + (counted if isinstance(counted, int) else 0))
         for name, pattern in itertools.product(made.tensors, patterns):

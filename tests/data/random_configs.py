@@ -22,6 +22,10 @@ from tests.data.random_families import (
     LISTED,
     UNSCALED,
 )
+from tests.data.random_image_text_families import (
+    IMAGE_TEXT,
+    IMAGE_TEXT_GRANTED,
+)
 from tests.data.random_latent_families import LATENT, LATENT_GRANTED
 from tests.data.random_layer_input_families import (
     LAYER_INPUTS,
@@ -290,7 +294,14 @@ ENCODERS: Mapping[str, Callable[[Draw], Config]] = {
     "gemma_embedding": _gemma_embedding,
 }
 """The families that give vectors of tokens, and no logits."""
-RECORDED = {**FAMILIES, "gemma3": _gemma3_vision, **CHUNKED_VISION, **WHOLE, **ENCODERS}
+RECORDED = {
+    **FAMILIES,
+    "gemma3": _gemma3_vision,
+    **CHUNKED_VISION,
+    **WHOLE,
+    **IMAGE_TEXT,
+    **ENCODERS,
+}
 """Every family that ``record_random.py`` records."""
 
 TANH = {"hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True}
@@ -315,6 +326,7 @@ GRANTED: Mapping[str, Config] = {
     **ACTIVATED_GRANTED,
     **CHUNKED_GRANTED,
     **LAYER_INPUTS_GRANTED,
+    **IMAGE_TEXT_GRANTED,
 }
 """What llama.cpp takes for granted of each family: other values are refused for GGUF."""
 
@@ -332,6 +344,9 @@ SECTIONS = ("mrope_section", "mrope_interleaved")
 
 def sayable(model_type: str, config: Config) -> Config:
     """The configuration, changed so that llama.cpp's converter says all of it."""
+    if model_type in IMAGE_TEXT:
+        text = config["text_config"]
+        return config | {"text_config": sayable(text["model_type"], text)}
     config = config | GRANTED.get(model_type, {})
     tables = config.get("rope_parameters")
     if tables:

@@ -124,7 +124,8 @@ def convert(checkout: Path, pairs: Sequence[tuple[Path, Path]], *options: str) -
             if config["model_type"] == "nemotron_h":  # it looks for experts where keys are of them
                 config = published(config)
             (source / "config.json").write_text(json.dumps(config))
-            tokens = {f"token{i}": i for i in range(config["vocab_size"])}
+            size = config.get("text_config", config)["vocab_size"]
+            tokens = {f"token{i}": i for i in range(size)}
             tokenizer = {"model": {"type": "WordPiece", "vocab": tokens}, "added_tokens": []}
             (source / "tokenizer.json").write_text(json.dumps(tokenizer))
             target.unlink(missing_ok=True)

@@ -50,6 +50,14 @@ from tests.data.random_configs import (
     sayable,
 )
 from tests.data.random_families import AS_PAIRS, WITHOUT_GGUF, type_of
+from tests.data.random_image_text_families import (
+    FLAT,
+    IMAGE_TEXT,
+    IMAGE_TEXT_UNCONVERTED,
+    are_told_apart,
+    published_experts,
+    published_flat,
+)
 from tests.data.random_layer_input_families import LAYER_INPUTS, WHOLE
 from tests.data.record_gguf import convert
 from tests.data.seeded import (
@@ -74,7 +82,7 @@ UNSAID = ("transformers_version", "_name_or_path", "torch_dtype", "dtype", "use_
 UNSAID += ("time_step_limit",)
 # llama.cpp knows RoBERTa's kin by its name, and no part that sees in the file of a language model.
 UNCONVERTED = ("gemma3", "llama4", *WHOLE, "camembert", "xlm-roberta", "glm")
-UNCONVERTED += (*WITHOUT_GGUF, *AS_PAIRS)
+UNCONVERTED += (*WITHOUT_GGUF, *AS_PAIRS, *IMAGE_TEXT_UNCONVERTED)
 
 # Families of which llama.cpp's converter reads published configurations alone.
 CONVERTED_OLDER = ("kimi_linear",)
@@ -113,7 +121,8 @@ def chosen(model_type: str) -> list[Config]:
     )
     @given(configurations(model_type))
     def collect(config: Config) -> None:
-        if is_supported(config):
+        supported = is_supported(config.get("text_config", config))
+        if supported and (model_type != "qwen3_vl_moe" or are_told_apart(config)):
             pool.append(config)
 
     collect()
@@ -174,7 +183,8 @@ class Peer:
         self.model_type = model_type
         self.folder = folder
         self.auto: Any = AutoModel if model_type in ENCODERS else AutoModelForCausalLM
-        if model_type in CHUNKED_VISION:  # the other class has the language model alone
+        # The other class has the language model alone, or none at all.
+        if model_type in (*CHUNKED_VISION, *IMAGE_TEXT):
             self.auto = AutoModelForImageTextToText
         if model_type == "gemma3n":
             modeling_gemma3n.AutoModel = WithoutTowers
@@ -188,7 +198,8 @@ class Peer:
         written = {key: value for key, value in written.items() if key not in UNSAID}
         written |= SAID.get(self.model_type, {})
         if older:
-            written = published(written)
+            flat = self.model_type in FLAT
+            written = published_flat(written) if flat else published(written)
         if type_of(self.model_type) == "granitemoehybrid":
             written["layer_types"] = [KINDS[kind] for kind in written["layer_types"]]
         if self.model_type in ARCHITECTURES:
@@ -198,6 +209,8 @@ class Peer:
         with safe_open(file, "np") as opened:
             names = opened.keys()
             shapes = {name: opened.get_slice(name).get_shape() for name in names}
+        if self.model_type == "qwen3_vl_moe":
+            shapes = published_experts(shapes)
         if older and self.model_type == "kimi_linear":  # transformers takes all MLPs for experts
             shapes = {MLP_OF_EXPERTS.sub(r".mlp.\1", name): each for name, each in shapes.items()}
         save_file(tensors(shapes, self.norm), file, {"format": "pt"})
@@ -302,7 +315,8 @@ def rows(model_type: str, scratch: Path, checkout: Path) -> list[Config]:
         peer = Peer(model_type, scratch / str(index) / model_type)
         has_gguf = index % 2 == 0 and model_type not in UNCONVERTED
         config = sayable(model_type, drawn) if has_gguf else drawn
-        newer_alone = {*ENCODERS, "gemma3", *CHUNKED_VISION, *WHOLE} - {"modernbert"}
+        newer_alone = {*ENCODERS, "gemma3", *CHUNKED_VISION, *WHOLE, *IMAGE_TEXT}
+        newer_alone -= {"modernbert", *FLAT}
         older = index % 4 >= 2 and model_type not in newer_alone
         older = older or (has_gguf and model_type in CONVERTED_OLDER)
         try:

@@ -95,6 +95,16 @@ def ranks(draw: st.DrawFn, op: str) -> Case:
 
 
 @st.composite
+def matrices(draw: st.DrawFn, op: str) -> Case:
+    """Matrices with a row for each input, as they are written."""
+    rows, columns = draw(DIM), draw(DIM)
+    shape = (columns, rows) if op == "outputs_first" else (rows, columns)
+    before = draw(st.lists(DIM, max_size=1))
+    array = bits(draw, (*before, *shape), admitted(draw, op))
+    return Step(op, {"rows": rows, "columns": columns}), [array]
+
+
+@st.composite
 def axes(draw: st.DrawFn, op: str) -> Case:
     shape, count, size = draw(SHAPE), draw(DIM), draw(DIM)
     axis = draw(st.integers(0, len(shape)))
@@ -195,6 +205,8 @@ STRATEGIES: dict[str, Callable[[str], st.SearchStrategy[Case]]] = {
     "heads_in_turn": heads,
     "zero_rows_before": rows,
     "rows_from": rows,
+    "outputs_first": matrices,
+    "inputs_first": matrices,
     "first_rows": filled,
     "zero_rows_behind": filled,
     "add": values,
@@ -298,6 +310,16 @@ def test_leading_ones_may_be_missing() -> None:
     assert run_shapes(inverted([step]), [(3, 1)]) == [(1, 1, 3, 1)]
 
 
+def test_matrices_that_are_kept_either_way() -> None:
+    step = Step("outputs_first", {"rows": 2, "columns": 3})
+    outputs = np.arange(6).reshape(1, 2, 3)
+    for stored in (outputs, outputs.swapaxes(1, 2)):
+        assert run([step], [stored])[0].tolist() == outputs.tolist()
+    assert run(inverted([step]), [outputs])[0].shape == (1, 3, 2)
+    square = Step("outputs_first", {"rows": 2, "columns": 2})
+    assert run([square], [np.arange(4).reshape(2, 2)])[0].tolist() == [[0, 1], [2, 3]]
+
+
 def test_heads_in_turn_of_their_groups() -> None:
     """Heads of two groups, of two rows each, as ggml repeats keys for them: one of each in turn."""
     in_turn = np.array([0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11])
@@ -333,6 +355,7 @@ def test_heads_in_turn_of_their_groups() -> None:
         (Step("heads_by_group", {"axis": 0, "heads": 6, "groups": 4}), [(12, 2)]),
         (Step("heads_by_group", {"axis": 1, "heads": 6, "groups": 3}), [(12, 2)]),
         (Step("heads_by_group", {"axis": 1, "heads": 6, "groups": 3}), [(12,)]),
+        (Step("outputs_first", {"rows": 2, "columns": 3}), [(4, 2, 2)]),
         (Step("zero_rows_before", {"count": 2}), [()]),
         (Step("rows_from", {"count": 2}), [(1, 3)]),
         (Step("first_rows", {"count": 2, "stored": 3}), [(2, 3)]),

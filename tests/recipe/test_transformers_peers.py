@@ -13,6 +13,7 @@ from safetensors.numpy import save_file
 
 from maxtool.errors import ConfigurationError
 from maxtool.recipe import find_recipe, resolve_config
+from maxtool.recipe.text_part import SIZES, USUAL
 from maxtool.weights import Checkpoint, open_checkpoint
 from tests.data.random_configs import FAMILIES
 from tests.data.random_families import AS_PAIRS, BY_TENSORS
@@ -42,6 +43,13 @@ TENSORS = {f"none.{index}": np.zeros(1, np.float32) for index in range(130)}
 # rotated halves are the same models with one key more.
 LEFT_OUT = (*BY_TENSORS, *AS_PAIRS)
 COMPARED = [name for name in (*FAMILIES, *ENCODERS) if name not in LEFT_OUT]
+
+
+@pytest.mark.parametrize("kind", USUAL)
+def test_usual_sizes(kind: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.AutoConfig.for_model(kind)
+    assert tuple(getattr(config, size) for size in SIZES) == USUAL[kind]
 
 
 def recipe_values(checkpoint: Checkpoint) -> object:

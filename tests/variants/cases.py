@@ -30,6 +30,7 @@ from maxtool.recipe.expressions import same
 from maxtool.recipe.naming import title
 from maxtool.recipe.read_config import ResolvedConfig
 from maxtool.recipe.schema import Field
+from maxtool.recipe.text_part import within
 from maxtool.weights import Checkpoint, open_checkpoint
 from tests.data.seeded import Array, Config
 from tests.variants import ours
@@ -102,7 +103,8 @@ class Case:
         """Return the reason why a recipe is wrong here, None if it is not."""
         try:
             with crashes_refuse():
-                reading = Reading(self.checkpoint, recipe, resolve_config(recipe, self.checkpoint))
+                bound = within(recipe, self.checkpoint)
+                reading = Reading(self.checkpoint, bound, resolve_config(bound, self.checkpoint))
                 _ = reading.plan
         except MaxtoolError as refusal:
             return f"refused: {refusal}" if self.usual is not None else None
@@ -191,6 +193,7 @@ class Case:
 def read(recipe: Recipe, checkpoint: Checkpoint, row: Row) -> Reading | None:
     """A checkpoint as a recipe reads it, None if it does not or has no room for the tokens."""
     try:
+        recipe = within(recipe, checkpoint)
         reading = Reading(checkpoint, recipe, resolve_config(recipe, checkpoint))
         result = reading.plan
         module = build(recipe.architecture, result.config)

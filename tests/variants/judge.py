@@ -311,7 +311,7 @@ def _cases(family: str, folder: Path) -> Iterator[Case]:
         is_converted = "gguf" in row.more or family in WITHOUT_GGUF
         files = Files(own) if is_converted else shared
         checkpoint = files.checkpoint(row)
-        recipe = recipe or find_recipe(checkpoint)
+        recipe = load_recipe(recipe.name if recipe else find_recipe(checkpoint).name)
         usual = read(recipe, checkpoint, row)
         is_unread = usual is None and not fits(recipe, checkpoint)
         case = Case(row, checkpoint, usual, own, recipe.name, recipe.name, is_unread)
@@ -328,7 +328,8 @@ def _cases(family: str, folder: Path) -> Iterator[Case]:
         last: Case | None = None
         for file in gguf_files.converted(case):
             # Gemma 3's files are those of its language model: --recipe tells.
-            known = find_recipe(file) if recipe.match["gguf"].values else recipe
+            is_told = not (recipe.match["gguf"].values or recipe.section)
+            known = recipe if is_told else find_recipe(file)
             last = Case(row, file, read(known, file, row), own, known.name, recipe.name)
             yield last
         assert last is not None

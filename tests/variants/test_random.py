@@ -34,6 +34,7 @@ UNUSED = {
     "granitehybrid": {"num_local_experts", "num_experts_per_tok"}  # the tensors say that none are
     | {"intermediate_size", "shared_intermediate_size"},
     "kimi_linear": {"first_k_dense_replace", "linear_attn_config"},  # the class lists layers itself
+    "mistral3": {"tie_word_embeddings"},  # without a head that tells, it is refused
     "nemotron_h": {"layer_norm_epsilon"},  # rms_norm_eps says it too
     "nemotron_h_moe": {"layer_norm_epsilon"},
     "olmo2": {"head_dim"},  # which its class does not list

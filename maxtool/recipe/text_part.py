@@ -1,0 +1,199 @@
+"""Language models inside checkpoints of several parts that no recipe has the whole of.
+
+Such a config.json has a table that describes the language model as a whole configuration would,
+``model_type`` included, and its tensors lie below a prefix of their own. A recipe that recognises
+the table reads that model alone: nothing else of the checkpoint is looked at, and all that is left
+out is told.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from maxtool.recipe.ignored_keys import NEVER_IGNORED, covered
+from maxtool.recipe.keys import Keys, are_flags
+from maxtool.recipe.name_patterns import Pattern, Rename, renamed
+from maxtool.recipe.schema import KINDS, Match, Recipe, TextPart
+from maxtool.recipe.sentence_transformers import TABLE as SENTENCES
+from maxtool.weights import Checkpoint
+
+KIND = KINDS["hf"]
+# The tables that describe a language model.
+SECTIONS = ("text_config", "llm_config", "language_config")
+# What lies before the names of a whole language model, and of one without its head.
+WHOLE = ("language_model", "model.language_model", "language", "llm")
+BODY = ("model.language_model", "model.text_model", "model.llm", "language_model", "text_model")
+DECODER = "decoder"
+EMBEDDING, HEAD, TIED = "embed.weight", "lm_head.weight", "tie_word_embeddings"
+# What transformers' classes have where a table leaves keys out: older releases wrote no key inside
+# a table whose value was the class's own.
+SIZES: tuple[str, ...] = ("hidden_size", "intermediate_size", "num_hidden_layers")
+SIZES += ("num_attention_heads", "vocab_size")
+USUAL: Mapping[str, tuple[int, ...]] = {
+    "gemma": (3072, 24576, 28, 16, 256000),
+    "gemma2": (2304, 9216, 26, 8, 256000),
+    "llama": (4096, 11008, 32, 32, 32000),
+    "mistral": (4096, 14336, 32, 32, 32000),
+    "qwen2": (4096, 22016, 32, 32, 151936),
+    "qwen3": (4096, 22016, 32, 32, 151936),
+}
+# Models of several parts whose language model is not what it is by itself.
+OTHERWISE = {
+    "paligemma": "it attends to the whole prompt, and not only to what comes before a token",
+    "shieldgemma2": "it tells classes of images, and writes no text",
+}
+
+
+def section_of(keys: Keys) -> str | None:
+    """The table of a config.json that describes a language model and says of what kind it is."""
+    return next((name for name in SECTIONS if keys.get(f"{name}.{KIND}") is not None), None)
+
+
+def keys_inside(keys: Keys, section: str) -> Keys:
+    """The keys of a table, with those beside it that say how tensors are stored."""
+    inside = {
+        key.removeprefix(f"{section}."): value
+        for key, value in keys.values.items()
+        if key.startswith(f"{section}.")
+    }
+    outer = {
+        key: value
+        for key, value in keys.values.items()
+        if covered(key, NEVER_IGNORED["hf"] | {SENTENCES})
+    }
+    usual = zip(SIZES, USUAL.get(str(inside.get(KIND)), ()), strict=False)
+    return Keys("hf", {**dict(usual), **inside, **outer})
+
+
+def has_values(match: Match, keys: Keys) -> bool:
+    """Return whether keys have the values that recognise a model."""
+    said = match.values.items()
+    return bool(said) and all(
+        keys.get(key, switch=are_flags(values)) in values for key, values in said
+    )
+
+
+def within(recipe: Recipe, checkpoint: Checkpoint) -> Recipe:
+    """A recipe as it reads a checkpoint: of one that it does not recognise, a part that it does."""
+    if recipe.text_part or checkpoint.format == "gguf" or not is_language_model(recipe):
+        return recipe
+    keys, match = Keys.of(checkpoint), recipe.match["hf"]
+    section = section_of(keys)
+    if section is None or has_values(match, keys):
+        return recipe
+    if not has_values(match, keys_inside(keys, section)):
+        return recipe
+    return alone(recipe, keys, section, checkpoint.tensors)
+
+
+def is_language_model(recipe: Recipe) -> bool:
+    """Return whether a recipe is one of a language model, and of nothing besides."""
+    return recipe.architecture == DECODER and not recipe.section
+
+
+def alone(recipe: Recipe, keys: Keys, section: str, tensors: Iterable[str]) -> Recipe:
+    """A recipe of a language model as it reads that one among other parts of a checkpoint.
+
+    Args:
+        recipe: That of the language model.
+        keys: All of config.json.
+        section: The table that describes the language model.
+        tensors: The names that the checkpoint has. Where none are below a prefix that is known, no
+            other part is told from the language model.
+    """
+    names, rules = tuple(tensors), recipe.rules["hf"]
+    renames = tuple(_prefixes(recipe, names))
+    own = frozenset(_own(recipe, renames, names) if renames else names)
+    others = [name for name in names if name not in own]
+    rules = replace(rules, rename=(*renames, *rules.rename))
+    spelled = renamed(rules.rename, dict.fromkeys(own))
+    inside = keys_inside(keys, section)
+    inside = _tied(inside, keys.get(TIED), has_head=_source(recipe, HEAD) in spelled)
+    note = _note(keys, section, others)
+    part = TextPart(inside.values, frozenset(others), note, is_found=bool(renames))
+    return replace(recipe, section=section, rules={**recipe.rules, "hf": rules}, text_part=part)
+
+
+def _prefixes(recipe: Recipe, names: tuple[str, ...]) -> Iterator[Rename]:
+    """The prefixes below which the tensors of a language model lie, each with its replacement."""
+    embedding = _source(recipe, EMBEDDING)
+    root, _, rest = embedding.partition(".")
+    ways = [(f"{prefix}.*", "*") for prefix in WHOLE]
+    if "." in rest:
+        ways += [(f"{prefix}.*", f"{root}.*") for prefix in BODY]
+    for old, new in ways:
+        rename = Rename(Pattern(old), Pattern(new))
+        below = (name for name in names if rename.apply(name) != name)
+        if any(rename.apply(name) == embedding for name in below):
+            yield rename
+
+
+def _own(recipe: Recipe, renames: tuple[Rename, ...], names: tuple[str, ...]) -> Iterator[str]:
+    """The tensors of the language model: all below its prefixes, and a head beside them."""
+    head = _source(recipe, HEAD).partition(".")[0]
+    for name in names:
+        if any(rename.apply(name) != name for rename in renames) or name.partition(".")[0] == head:
+            yield name
+
+
+def _source(recipe: Recipe, parameter: str) -> str:
+    """The tensor that makes a parameter; empty where the recipe has none."""
+    rules = (rule for rule in recipe.rules["hf"].rules if rule.target.text == parameter)
+    return next((source.text for rule in rules for source in rule.sources), "")
+
+
+def _tied(inside: Keys, outer: object, *, has_head: bool) -> Keys:
+    """The keys with what decides on the head where both tables say it, or the outer one alone.
+
+    Transformers 5 looks at the outer one, where there is one, and takes no head that a file has for
+    another; older releases look at the inner one. In a file without a head, a tie of either table
+    is what was meant.
+    """
+    own = inside.get(TIED)
+    if has_head and outer is False:
+        return Keys("hf", {**inside.values, TIED: False})
+    if not has_head and own is not True and outer is True:
+        return Keys("hf", {**inside.values, TIED: True})
+    return inside
+
+
+def _note(keys: Keys, section: str, others: list[str]) -> str:
+    kind = keys.get(f"{section}.{KIND}")
+    read = f"of this {keys.get(KIND)} only the language model is read, the {kind} of {section}"
+    counts = Counter(map(_part, others))
+    parts = [f"{name} ({count} tensors)" for name, count in sorted(counts.items())]
+    tables = {key.partition(".")[0] for key in keys.values if "." in key}
+    tables -= {section, SENTENCES} | NEVER_IGNORED["hf"]
+    left = [*parts, *sorted(name for name in tables if name.endswith("_config"))]
+    return f"{read}; left out: {', '.join(left)}" if left else read
+
+
+def _part(name: str) -> str:
+    """The part of the model that a tensor belongs to, by the first of its names that tells."""
+    first, *rest = name.split(".")
+    return f"{first}.{rest[0]}" if first == "model" and len(rest) > 1 else first
+
+
+def refusal(keys: Keys, read: Iterable[Recipe]) -> str | None:
+    """The reason why the language model of a checkpoint is not read by itself, if there is one."""
+    if why := OTHERWISE.get(str(keys.get(KIND))):
+        return f"its language model is not read by itself: {why}"
+    if any(recipe.text_part and recipe.text_part.is_found for recipe in read):
+        return None
+    prefixes = ", ".join(dict.fromkeys((*WHOLE, *BODY)))
+    return f"the tensors of its language model are below none of {prefixes}"
+
+
+def values_of(recipe: Recipe, keys: Keys) -> Keys:
+    """The keys that a recipe reads of all of config.json."""
+    part = recipe.text_part
+    return keys.within(recipe.section) if part is None else Keys("hf", part.keys)
+
+
+def tensors_of(recipe: Recipe, tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """The tensors that a recipe looks at: all, but for those of parts that are left out."""
+    left = recipe.text_part.others if recipe.text_part else frozenset()
+    return {name: tensor for name, tensor in tensors.items() if name not in left}
