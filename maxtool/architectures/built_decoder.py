@@ -1,4 +1,4 @@
-"""The decoder of a configuration: one that writes texts, or one that makes vectors of them."""
+"""The decoder of a configuration: one that writes texts, makes vectors of them or scores them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from maxtool.architectures.decoder import CPU_FORM, Decoder
 from maxtool.architectures.decoder_checks import problems
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.text_embedder import TextEmbedder
+from maxtool.architectures.text_scorer import TextScorer
 from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
 
@@ -29,6 +30,8 @@ def build(
         raise ConfigurationError(
             f"a context of {context} positions", hint=f"it is from 1 to {options.max_context}"
         )
+    if options.scored_by is not None:
+        return TextScorer(options, dtype, context)
     if options.makes_vectors:
         return TextEmbedder(options, dtype, context)
     return Decoder(options, dtype, context, form, draws)

@@ -84,6 +84,10 @@ class Decoder(Module[[Tensor], Tensor]):
 
     def head(self, width: int, dtype: DType) -> Linear | None:
         """The layer that makes logits of ``[..., width]``; None for a model that has none."""
+        return self.whole_head(width, dtype)
+
+    def whole_head(self, width: int, dtype: DType) -> Linear:
+        """The layer that makes logits of all tokens."""
         config = self.config
         head = Linear(width, config.vocab_size, dtype, has_bias=config.lm_head_bias)
         head.role = Role.GATHERED
@@ -375,6 +379,10 @@ class Decoder(Module[[Tensor], Tensor]):
         if self.lm_head is None:
             raise ConfigurationError("the model makes vectors of texts, and has no head")
         read = applied(self.project_out, hidden)
-        logits = scaled(self.lm_head(read), self.config.logits_scale)
+        return self.bounded(self.lm_head(read))
+
+    def bounded(self, logits: Tensor) -> Tensor:
+        """Logits of the head, scaled and within bounds."""
+        logits = scaled(logits, self.config.logits_scale)
         cap = self.config.logits_softcap
         return logits if cap is None else ops.tanh(logits / cap) * cap

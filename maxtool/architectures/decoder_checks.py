@@ -20,6 +20,7 @@ from maxtool.architectures.config import MAX_POSITIONS, other_lengths, out_of_ra
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.dense_layers import dense_problems
 from maxtool.architectures.pooling import POOLINGS
+from maxtool.architectures.score_options import score_problems
 from maxtool.errors import ConfigurationError
 
 Rule: TypeAlias = Callable[[DecoderConfig], Iterator[str]]
@@ -75,6 +76,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "position": ("rope", "learned", "sinusoidal", "alibi", "relative", "none"),
     "rope_scaling": ("none", "linear", "dynamic", "llama3", "yarn", "longrope", "proportional"),
     "pooling": (*POOLINGS,),
+    "scored_by": ("tokens", "labels"),
+    "scores": ("softmax", "sigmoid", "none"),
 }
 
 # An option, and the one that must be there for it to mean anything.
@@ -318,6 +321,14 @@ def _bidirectional(config: DecoderConfig) -> Iterator[str]:
         yield "windows with attention in both directions, of which nothing says how far they reach"
 
 
+def _scores(config: DecoderConfig) -> Iterator[str]:
+    yield from score_problems(config)
+    if config.scored_by == "tokens" and config.lm_head_bias:
+        yield "scored_by 'tokens' with lm_head_bias, which scores do not have"
+    if config.scored_by is not None and config.dense_features:
+        yield f"scored_by {config.scored_by!r} with layers behind the pooling"
+
+
 def _source(config: DecoderConfig) -> Iterator[str]:
     if config.source_positions is not None and config.block not in SOURCED:
         known = " or ".join(map(repr, SOURCED))
@@ -360,6 +371,7 @@ RULES: tuple[Rule, ...] = (
     _biased,
     _bidirectional,
     _dense,
+    _scores,
     _source,
     _relative,
     *expert_checks.RULES,

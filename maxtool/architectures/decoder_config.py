@@ -14,6 +14,7 @@ from maxtool.architectures.layer_embedding_options import LayerEmbeddingOptions
 from maxtool.architectures.mixer_options import MixerOptions
 from maxtool.architectures.rope_options import RopeOptions
 from maxtool.architectures.scale_options import ScaleOptions
+from maxtool.architectures.score_options import ScoreOptions
 from maxtool.architectures.source_options import SourceOptions
 from maxtool.architectures.stream_options import StreamOptions
 
@@ -31,6 +32,7 @@ class DecoderConfig(
     LayerEmbeddingOptions,
     StreamOptions,
     EmbeddingOptions,
+    ScoreOptions,
 ):
     """The options of a decoder, in groups that it inherits; ``x`` is the residual stream."""
 

@@ -252,7 +252,13 @@ def _prepared(request: Request, read: Mapping[Path, None]) -> Build:
         notes.append("the source has no tokenizer: the artifact takes token ids, not text")
     contents = _contents(request, planned, target, dtype, types, module, graphs, tokenizer)
     read_with = {**dual_encoder_facts(planned, module, tokenizer), **written}
-    facts = {**contents.facts, **embedding_facts(planned, graphs), **seen, **heard, **read_with}
+    facts = {
+        **contents.facts,
+        **embedding_facts(planned, graphs, tokenizer),
+        **seen,
+        **heard,
+        **read_with,
+    }
     contents = replace(contents, facts=facts, sources=_sources(read, checkpoint))
     notes += packing_note(contents)
     made = Build(request, contents, checkpoint, notes, planned, types, module, graphs)

@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from maxtool.artifact import original_dense
+from maxtool.artifact import original_dense, original_scores
 from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.errors import ConfigurationError, MachineLacks
-from maxtool.runtime.loader.specs import CLASSIFY, EMBED
+from maxtool.runtime.loader.specs import BEHIND, CLASSIFY, EMBED
 from maxtool.weights import Checkpoint
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -23,6 +23,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 PACKAGES = ("torch", "transformers")
 INSTALL = "pip install 'maxtool[transformers]'"
 GENERATE = "generate"
+CAUSAL = "AutoModelForCausalLM"
 # Of these transformers counts the positions of every call from 0 unless it is told them.
 UNCOUNTED = ("bamba",)
 # Of these it bounds steps by what they were drawn from, and not as the published code does.
@@ -51,11 +52,9 @@ class OriginalModel:
         self._dense = (
             original_dense.layers_of(checkpoint.folder) if EMBED in self._functions else []
         )
-        self._classifier = (
-            load_model("AutoModelForSequenceClassification", checkpoint)
-            if CLASSIFY in self._functions
-            else None
-        )
+        self._tokens = original_scores.tokens_of(checkpoint.folder)
+        classes = "AutoModelForSequenceClassification" if self._tokens is None else CAUSAL
+        self._classifier = load_model(classes, checkpoint) if CLASSIFY in self._functions else None
 
     def entry(self, name: str) -> NamedGraph:
         """A function by name."""
@@ -76,7 +75,7 @@ class OriginalModel:
         if "slot" in inputs and state is not None:
             return self._run_slots(name, inputs, state)
         if name == CLASSIFY:
-            return {"logits": call_model(self._classifier, inputs)["logits"]}
+            return {"logits": self._scores(inputs)}
         taken = {key: value for key, value in inputs.items() if key != "position"}
         results = self._run(taken, state)
         if name == EMBED:
@@ -113,6 +112,15 @@ class OriginalModel:
         pairs = outputs.items()
         return {name: value.numpy() for name, value in pairs if isinstance(value, torch.Tensor)}
 
+    def _scores(self, inputs: Mapping[str, Array]) -> Array:
+        """The logits of labels, or scores, for each text."""
+
+        def logits(given: Mapping[str, Array]) -> Array:
+            return call_model(self._classifier, given)["logits"]
+
+        by_last = self._facts.get("padding") == BEHIND
+        return original_scores.scored(logits, inputs, self._tokens) if by_last else logits(inputs)
+
     def _pooled(self, tokens: Array, inputs: Mapping[str, Array]) -> Array:
         """A vector ``[batch, features]`` of the tokens' vectors, as the options say."""
         mask = inputs["attention_mask"][..., None].astype(bool)
@@ -127,7 +135,7 @@ def writer_of(checkpoint: Checkpoint) -> str:
 
     config = _loaded(transformers.AutoConfig, checkpoint)
     writes = type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING
-    return "AutoModelForCausalLM" if writes else "AutoModelForImageTextToText"
+    return CAUSAL if writes else "AutoModelForImageTextToText"
 
 
 def of_length_1(vectors: Array) -> Array:

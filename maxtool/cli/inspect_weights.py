@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -90,9 +91,12 @@ def inspect_weights(
 
 
 def _open(out: Output, path: str) -> OpenedCheckpoint:
+    from maxtool.recipe.dense_modules import with_folders
     from maxtool.sources import open_named
 
     opened = open_named(path)
+    if opened.remote is None and opened.checkpoint.path.is_dir():
+        opened = replace(opened, checkpoint=with_folders(opened.checkpoint))
     for note in opened.checkpoint.notes:
         out.warn(note)
     if opened.remote is not None:

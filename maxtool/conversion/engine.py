@@ -54,6 +54,7 @@ from maxtool.recipe import (
     written_by,
     written_keys,
 )
+from maxtool.recipe.dense_modules import with_dense
 from maxtool.recipe.quantized_types import QuantizedTypes
 from maxtool.recipe.recipe_files import RECIPE_SUFFIX
 from maxtool.weights import Checkpoint, TensorSpec, open_checkpoint
@@ -207,6 +208,7 @@ def _prepared(request: Request) -> Conversion:
     checkpoint = planned.checkpoint if planned else checkpoint
     quantized = QuantizedTypes({}, [])
     if planned is None:
+        checkpoint = with_dense(checkpoint)
         tensors, notes = copied_tensors(checkpoint, request)
     else:
         tensors, notes, quantized = planned_tensors(planned, request)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from maxtool.conversion import pair_files
 from maxtool.conversion.output_types import FILE_TYPES, main_type
 from maxtool.quantization.mixes import Mix
 from maxtool.recipe import Plan, written_keys
@@ -48,10 +49,12 @@ def from_huggingface(
     said = {key: keys.pop(key) for key in of_tokens}
     if tokens.get("tokenizer.ggml.model") == "llama":
         tokens |= said
+    pairs = pair_files.gguf_keys(plan, str(keys["general.architecture"]), tokenizer, tokens)
     return {
         **{key: typed(value) for key, value in keys.items()},
+        **pairs,
         QUANTIZATION_VERSION: VERSION,
-        **tokens,
+        **{key: value for key, value in tokens.items() if key not in pairs},
     }
 
 

@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from maxtool.conversion import pair_files
 from maxtool.conversion.output_types import main_type
 from maxtool.dtype import DType
 from maxtool.recipe import Plan, sentence_transformers, written_keys
 from maxtool.recipe.naming import HF_NAME, own_name
+from maxtool.recipe.score_codecs import LABELS
 from maxtool.tokenizer import Tokenizer, write_hf
-from maxtool.tokenizer.huggingface import CARRIED
+from maxtool.tokenizer.huggingface import CARRIED, additional
 from maxtool.weights import TensorSpec
 from maxtool.weights.source_file import whole_file
 
@@ -24,6 +26,8 @@ GENERATION = "generation_config.json"
 # What prepares images, sounds and videos for a model, in transformers' classes.
 PROCESSORS = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
 ID_KEYS = ("bos_token_id", "eos_token_id", "pad_token_id")
+# How transformers calls classes that write texts, and those that tell classes of texts apart.
+WRITES, TELLS = "ForCausalLM", "ForSequenceClassification"
 DTYPE_KEYS = ("dtype", "torch_dtype")
 
 
@@ -42,8 +46,9 @@ def from_huggingface(
     config.update(dict.fromkeys(present, dtype_name(specs)))
     files = {CONFIG: _json(config)}
     beside = sentence_transformers.carried(plan.checkpoint.folder)
-    for name in (GENERATION, *CARRIED, *beside, *_processors(plan)):
-        file = plan.checkpoint.folder / name
+    folder = plan.checkpoint.folder
+    for name in (GENERATION, *CARRIED, *additional(folder), *beside, *_processors(plan)):
+        file = folder / name
         if file.is_file():
             files[name] = whole_file(file)
     return files
@@ -67,9 +72,14 @@ def from_gguf(
     beside = config.pop(sentence_transformers.TABLE, {})
     name = name or own_name(plan)
     config |= {"dtype": dtype_name(specs), **ids, **({HF_NAME: name} if name else {})}
+    if plan.config.get("scored_by") == LABELS:
+        config["architectures"] = [one.replace(WRITES, TELLS) for one in config["architectures"]]
     files = {CONFIG: _json(config)}
     if beside:
         files |= sentence_transformers.files(beside, int(plan.config["hidden_size"]))
+    if pair_files.scores_by_tokens(plan):
+        tokenizer, pairs = pair_files.hf_files(tokenizer)
+        files |= pairs
     if ids:
         files[GENERATION] = _json({"_from_model_config": True, **ids})
     if tokenizer is None:

@@ -11,7 +11,8 @@ from maxtool.conversion.output_tensors import TensorSource
 from maxtool.conversion.request import Request
 from maxtool.dtype import DType
 from maxtool.errors import UsageError
-from maxtool.tokenizer.huggingface import CARRIED
+from maxtool.recipe import sentence_transformers
+from maxtool.tokenizer.huggingface import CARRIED, additional
 from maxtool.weights import Checkpoint, TensorInfo, TensorSpec
 from maxtool.weights.formats.safetensors import DEFAULT_METADATA
 from maxtool.weights.source_file import whole_file
@@ -55,7 +56,7 @@ def copied_description(
 def _small_files(
     checkpoint: Checkpoint, specs: list[TensorSpec], request: Request
 ) -> dict[str, bytes]:
-    """The configuration and the tokenizer of a folder, as they stand there."""
+    """The configuration of a folder, its tokenizer, and the modules behind, as they stand there."""
     if checkpoint.config is None:
         what = "--no-recipe copies a config.json and makes none, and the source has none"
         hint = "name the output NAME.safetensors, for the tensors alone"
@@ -64,5 +65,7 @@ def _small_files(
     if any(spec.dtype.is_float() for spec in specs):
         config |= {key: dtype_name(specs) for key in DTYPE_KEYS if key in config}
     files = {CONFIG: (json.dumps(config, indent=2, sort_keys=True) + "\n").encode()}
-    beside = (checkpoint.folder / name for name in (GENERATION, *CARRIED))
-    return files | {file.name: whole_file(file) for file in beside if file.is_file()}
+    folder = checkpoint.folder
+    names = (GENERATION, *CARRIED, *additional(folder), *sentence_transformers.carried(folder))
+    there = {name: folder / name for name in names if (folder / name).is_file()}
+    return files | {name: whole_file(file) for name, file in there.items()}

@@ -11,7 +11,7 @@ from maxtool.errors import InputError
 from maxtool.recipe import dense_modules
 from maxtool.recipe import sentence_transformers as sentences
 from maxtool.recipe.sentence_modules import MODULES, modules_of
-from maxtool.tokenizer.huggingface import CARRIED
+from maxtool.tokenizer.huggingface import ADDITIONAL, CARRIED
 from maxtool.weights.jsonfile import read_object
 
 # Tensors, whole or in shards, with the index of these.
@@ -20,6 +20,7 @@ TENSORS = re.compile(
     r"|(model\.safetensors|pytorch_model\.bin)\.index\.json"
 )
 CHECKSUMS = "SHA256SUMS"
+TEMPLATE = ".jinja"
 # What a folder of a module has; weights where it is a layer.
 OF_MODULES = frozenset({CONFIG, *dense_modules.WEIGHTS})
 BESIDE = frozenset({CHECKSUMS, CONFIG, GENERATION, *CARRIED, *PROCESSORS, *sentences.BESIDE})
@@ -48,6 +49,8 @@ def strange_names(names: Iterable[str]) -> list[str]:
 
 def _is_known_object(name: str, *, has_modules: bool) -> bool:
     folder, slash, file = name.partition("/")
+    if folder == ADDITIONAL and slash:
+        return file.endswith(TEMPLATE)
     if slash:
         return has_modules and file in OF_MODULES and bool(folder)
     return name in BESIDE or TENSORS.fullmatch(name) is not None
@@ -55,6 +58,8 @@ def _is_known_object(name: str, *, has_modules: bool) -> bool:
 
 def _known(entry: Path, modules: Mapping[str, str]) -> bool:
     if entry.is_dir() and not entry.is_symlink():
+        if entry.name == ADDITIONAL:
+            return all(one.is_file() and one.suffix == TEMPLATE for one in entry.iterdir())
         return entry.name in modules and _is_module(entry, modules[entry.name])
     return entry.name in BESIDE or TENSORS.fullmatch(entry.name) is not None
 

@@ -7,7 +7,7 @@ from them; writing, the steps are undone, and the parts of a split are joined ag
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from maxtool.errors import ConfigurationError
@@ -28,6 +28,7 @@ class BoundRule:
     part: int | None  # which output of the split it is; the steps after that see only this
     split: int = 0  # steps up to the split, it included
     lost: str = ""  # why there is no such tensor, where there is none
+    is_copy: bool = False  # whether another parameter is what writes the sources
 
     @property
     def select(self) -> tuple[Step, ...]:
@@ -45,8 +46,8 @@ class BoundRule:
 
     @property
     def may_round(self) -> bool:
-        """Return whether there are values that the rule rounds."""
-        return ops.may_round(self.steps)
+        """Return whether there are values that the rule rounds, or rows that it leaves out."""
+        return ops.may_round(self.steps) and not self.is_copy
 
     def is_exact(self, arrays: Sequence[Array]) -> bool:
         """Return whether undoing the rule gives every bit of the sources' arrays back."""
@@ -125,14 +126,33 @@ def bind(
 ) -> BoundRule | None:
     """The rule of ``parameter`` at its indices, or None when there is no rule."""
     found = find_rule(recipe, dialect, parameter, values)
-    return None if found is None else _bound(*found, values)
+    if found is None:
+        return None
+    rule, indices = found
+    if rule.of is None:
+        return _bound(rule, indices, values)
+    original = bind(recipe, dialect, _original(recipe, dialect, rule.of, values), values)
+    if original is None or original.lost:
+        return original
+    steps = (*original.steps, *_resolved(rule, values))
+    return replace(original, steps=steps, is_copy=True)
+
+
+def _original(recipe: Recipe, dialect: Dialect, parameter: str, values: Mapping[str, Any]) -> str:
+    """The parameter that has the tensors: the one it is tied to, if it is tied."""
+    found = find_rule(recipe, dialect, parameter, values)
+    is_tied = found is not None and found[0].tied(values)
+    return (found[0].tie if found is not None and is_tied else None) or parameter
+
+
+def _resolved(rule: Rule, values: Mapping[str, Any]) -> tuple[Step, ...]:
+    """The steps of a rule with sizes as numbers, without those that do nothing."""
+    steps = (resolve_step(step, values) for step in rule.steps)
+    return tuple(s for s in steps if not ops.OPERATIONS[s.op].does_nothing(s.params))
 
 
 def _bound(rule: Rule, indices: Mapping[str, int], values: Mapping[str, Any]) -> BoundRule:
-    resolved = [resolve_step(step, values) for step in rule.steps]
-    steps = tuple(
-        step for step in resolved if not ops.OPERATIONS[step.op].does_nothing(step.params)
-    )
+    steps = _resolved(rule, values)
     if rule.over is None:
         names = tuple(source.name(indices) for source in rule.sources)
     else:
@@ -147,8 +167,8 @@ def emissions(
 ) -> list[OutputTensor]:
     """The tensors of ``dialect`` that say the same as parameters of ``shapes``, in no order.
 
-    A parameter that the dialect has no place for is left out; :func:`left_out` names those. Those
-    without a rule are an error, which lists them.
+    A parameter that the dialect has no place for is left out; :func:`left_out` names those. So is
+    what only repeats parts of others. Those without a rule are an error, which lists them.
     """
     bound = {name: bind(recipe, dialect, name, values) for name in shapes}
     if lost := [name for name, rule in bound.items() if rule is None]:
@@ -157,7 +177,11 @@ def emissions(
             file=recipe.file,
             problems=lost,
         )
-    kept = {name: rule for name, rule in bound.items() if rule is not None and not rule.lost}
+    kept = {
+        name: rule
+        for name, rule in bound.items()
+        if rule is not None and not rule.lost and not rule.is_copy
+    }
     whole = {name: rule for name, rule in kept.items() if rule.part is None}
     parts: dict[str, list[tuple[int, str, BoundRule]]] = {}
     for name, rule in kept.items():
@@ -175,10 +199,12 @@ def left_out(
 ) -> list[str]:
     """The parameters that ``dialect`` has no place for, each with the reason."""
     found = {name: find_rule(recipe, dialect, name, values) for name in parameters}
-    return [
-        f"{name} is not written: {rule[0].lost}"
-        for name, rule in found.items()
-        if rule is not None and rule[0].lost
+    rules = {name: pair[0] for name, pair in found.items() if pair is not None}
+    lost = [f"{name} is not written: {rule.lost}" for name, rule in rules.items() if rule.lost]
+    return lost + [
+        f"{name} is not written: what {dialect} needs of it is {rule.of}"
+        for name, rule in rules.items()
+        if rule.of is not None and ops.may_round(ops.inverted(_resolved(rule, values)))
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from maxtool.recipe.codec_type import (
+    COUNTS_OR_NULL,
     FLAGS_OR_NULL,
     INTEGERS,
     NUMBER,
@@ -22,6 +23,7 @@ NEEDED = {
     FLAGS_OR_NULL: ("flags",),
     INTEGERS: ("ints",),
     SIZES_OR_NULL: ("ints",),
+    COUNTS_OR_NULL: ("counts",),
 }
 # Types of fields that a codec may write with before they are known where it reads.
 LATE = ("str", "flags", "int", "ints")

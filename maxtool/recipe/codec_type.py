@@ -11,7 +11,7 @@ from maxtool.recipe.expressions import Values
 Raws = Sequence[Any]
 
 NUMBER, NUMBER_OR_NULL, FLAGS_OR_NULL = "a number", "a number or null", "flags or null"
-INTEGERS, SIZES_OR_NULL = "integers", "sizes or null"
+INTEGERS, SIZES_OR_NULL, COUNTS_OR_NULL = "integers", "sizes or null", "counts or null"
 
 
 class Unspellable(ValueError):

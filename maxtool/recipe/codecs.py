@@ -25,6 +25,7 @@ from maxtool.recipe.layer_codecs import LAYER_CODECS
 from maxtool.recipe.mixer_codecs import MIXER_CODECS
 from maxtool.recipe.rope_codecs import ROPE_CODECS
 from maxtool.recipe.schema import Spelling
+from maxtool.recipe.score_codecs import SCORE_CODECS
 from maxtool.recipe.shape_codecs import SHAPE_CODECS
 from maxtool.recipe.sparsity_codecs import SPARSITY_CODECS
 from maxtool.recipe.state_codecs import STATE_CODECS
@@ -43,6 +44,7 @@ CODECS: Mapping[str, Codec] = {
     **DISTANCE_CODECS,
     **EXPERT_CODECS,
     **ROPE_CODECS,
+    **SCORE_CODECS,
     **T5_CODECS,
     **SHAPE_CODECS,
     **SPARSITY_CODECS,
@@ -88,11 +90,21 @@ def encoded(way: Spelling, value: Any, values: Values) -> dict[str, Any]:  # noq
             raise Unspellable
         return {}
     keys: dict[str, Any] = {}
-    for slot, raw in zip(way.slots, CODECS[way.codec].write(value, values), strict=True):
+    for slot, raw in zip(way.slots, _written(way.codec, value, values), strict=True):
         if raw is not None and not slot:
             raise Unspellable
         keys |= {} if raw is None else {slot[0].text: raw}
     return keys | dict.fromkeys(way.also if keys else (), next(iter(keys.values()), None))
+
+
+def _written(codec: str, value: Any, values: Values) -> Raws:  # noqa: ANN401
+    """The values of keys that a codec writes; null, where it knows none, has no spelling."""
+    try:
+        return [*CODECS[codec].write(value, values)]
+    except TypeError:
+        if value is not None:
+            raise
+        raise Unspellable from None
 
 
 def implied(way: Spelling, last: Expression | None, values: Values) -> Any:  # noqa: ANN401

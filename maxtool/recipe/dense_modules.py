@@ -7,7 +7,7 @@ A ``Dense`` module's ``config.json`` has its sizes and its activation, ``model.s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from maxtool.weights.tensor_info import TensorInfo
 KIND, CONFIG = "Dense", "config.json"
 # What holds a module's tensors, of which the first that is there is read.
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+SLASH = "/"  # between a folder and a name
 TENSOR = "sentence_transformers.dense.{module}.{tensor}"
 # Keys of recipes: of each layer how wide its output is, whether it has a bias, its activation.
 FEATURES, BIASES, ACTIVATIONS = "dense_features", "dense_biases", "dense_activations"
@@ -78,16 +79,42 @@ def configs(keys: Mapping[str, Any], width: int) -> list[dict[str, object]]:
 
 def with_dense(checkpoint: Checkpoint) -> Checkpoint:
     """The checkpoint with the tensors of its layers behind the pooling, which come first."""
-    modules = modules_of(checkpoint.folder, KIND) if checkpoint.format in HUGGING_FACE else []
+    return _joined(
+        checkpoint, lambda number, _path, name: TENSOR.format(module=number, tensor=name)
+    )
+
+
+def with_folders(checkpoint: Checkpoint) -> Checkpoint:
+    """The same, their names behind those of their folders: ``2_Dense/linear.weight``."""
+    return _joined(checkpoint, lambda _number, path, name: f"{path}{SLASH}{name}")
+
+
+def without_folders(checkpoint: Checkpoint) -> Checkpoint:
+    """The checkpoint without what :func:`with_folders` joins to it."""
+    paths = {module.path for module in _layers(checkpoint)}
+    held = checkpoint.tensors.items()
+    tensors = {name: one for name, one in held if name.partition(SLASH)[0] not in paths}
+    return replace(checkpoint, tensors=tensors) if paths else checkpoint
+
+
+def _layers(checkpoint: Checkpoint) -> list[SentenceModule]:
+    """The layers that the folder of a checkpoint lists."""
+    return modules_of(checkpoint.folder, KIND) if checkpoint.format in HUGGING_FACE else []
+
+
+def _joined(checkpoint: Checkpoint, named: Callable[[int, str, str], str]) -> Checkpoint:
+    """The checkpoint behind the tensors of its layers, called by their number, folder and name."""
     tensors: dict[str, TensorInfo] = {}
     seen: dict[Path, Stamp] = {}
-    for number, module in enumerate(modules):
+    for number, module in enumerate(_layers(checkpoint)):
         folder = checkpoint.folder / module.path
         file = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
         if file is not None:
             _, index, stamps = formats.read(file)
             seen |= stamps
-            tensors |= {one.name: one for one in (_named(info, number) for info in index.tensors)}
+            for info in index.tensors:
+                name = named(number, module.path, info.name)
+                tensors[name] = replace(info, name=name)
     if not seen:
         return checkpoint
     return replace(
@@ -104,10 +131,6 @@ def placed(name: str, folders: Sequence[str]) -> tuple[str, str] | None:
     if found is None or found["module"] >= len(folders):
         return None
     return folders[found["module"]], name.split(".", 3)[3]
-
-
-def _named(info: TensorInfo, number: int) -> TensorInfo:
-    return replace(info, name=TENSOR.format(module=number, tensor=info.name))
 
 
 def _config(file: Path) -> dict[str, object]:

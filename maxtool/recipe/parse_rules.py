@@ -16,7 +16,9 @@ from maxtool.recipe.rule import Rule, Rules
 from maxtool.recipe.step import Step
 
 FACTOR = re.compile(r"[a-z_]+(\.[0-9])?")
-RULE_KEYS = frozenset({"from", "op", "ops", "over", "part", "tie", "when", "lost"})
+RULE_KEYS = frozenset({"from", "of", "op", "ops", "over", "part", "tie", "when", "lost"})
+# Of which a rule has one.
+ORIGINS = ("from", "of", "lost")
 
 
 def rules(where: str, table: Table, problems: Problems) -> Rules:
@@ -70,10 +72,11 @@ def _rule(where: str, target: str, value: object, problems: Problems) -> Rule:
     operation = OPERATIONS.get(str(table.get("op")))
     params = (*operation.params, *operation.optional) if operation else ()
     problems.unknown(where, table, {*RULE_KEYS, *params})
-    if "from" not in table and "lost" not in table:
+    origins = [key for key in ORIGINS if key in table]
+    if not origins:
         problems.add(where, "'from' is missing")
-    if "from" in table and "lost" in table:
-        problems.add(where, "'from' and 'lost' exclude each other")
+    if len(origins) > 1:
+        problems.add(where, f"{origins[0]!r} and {origins[1]!r} exclude each other")
     names = problems.strings(where, table, "from")
     return Rule(
         target=problems.pattern(where, target),
@@ -84,6 +87,7 @@ def _rule(where: str, target: str, value: object, problems: Problems) -> Rule:
         tie=problems.text(where, table["tie"]) if "tie" in table else None,
         when=problems.table(where, table.get("when", {})),
         lost=problems.string(where, table, "lost"),
+        of=problems.text(where, table["of"]) if "of" in table else None,
     )
 
 
@@ -152,6 +156,10 @@ def _factor(value: object) -> str | None:
     return value if isinstance(value, str) and FACTOR.fullmatch(value) else None
 
 
+def _field(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
 def _list_of(read: Callable[[object], Any]) -> Callable[[object], tuple[Any, ...] | None]:
     def listed(value: object) -> tuple[Any, ...] | None:
         items = tuple(map(read, value)) if isinstance(value, list) and value else (None,)
@@ -174,4 +182,5 @@ KINDS: Mapping[str, tuple[Callable[[object], Any], str]] = {
     "sizes": (_list_of(_size), "a list of sizes"),
     "number": (number, "a number"),
     "factors": (_list_of(_factor), "a list of fields, those of several numbers as FIELD.INDEX"),
+    "numbers": (_field, "a field of several numbers"),
 }

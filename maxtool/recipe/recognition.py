@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from maxtool.errors import ModelMismatch
+from maxtool.recipe.dense_modules import without_folders
 from maxtool.recipe.load import find_recipe
 from maxtool.recipe.match_checkpoint import plan
 from maxtool.recipe.plan import shown
@@ -24,6 +25,7 @@ class Recognition:
 
 def recognise(checkpoint: Checkpoint) -> Recognition:
     """Match a checkpoint with the recipes, from headers alone."""
+    checkpoint = without_folders(checkpoint)
     try:
         recipe = find_recipe(checkpoint)
     except ModelMismatch as error:

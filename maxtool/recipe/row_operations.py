@@ -48,11 +48,33 @@ def _with_rows(shape: Shape, params: Params, found: int, wanted: int) -> Shape:
     return (wanted, *shape[1:])
 
 
+def _chosen_shape(shape: Shape, params: Params) -> Shape:
+    if not shape or shape[0] != params["stored"] or max(params["rows"], default=0) >= shape[0]:
+        rows = ", ".join(map(str, params["rows"]))
+        raise MisshapenWeight(f"there are no {params['stored']} rows with {rows} in {shape}")
+    return (len(params["rows"]), *shape[1:])
+
+
+def _among_zeros(array: Array, params: Params) -> Array:
+    rows = np.zeros((params["stored"], *array.shape[1:]), array.dtype)
+    rows[list(params["rows"])] = array
+    return rows
+
+
+def _among_zeros_shape(shape: Shape, params: Params) -> Shape:
+    if not shape or shape[0] != len(params["rows"]):
+        raise MisshapenWeight(f"there are no {len(params['rows'])} rows in {shape}")
+    if max(params["rows"], default=0) >= params["stored"]:
+        raise MisshapenWeight(f"row {max(params['rows'])} is not one of {params['stored']}")
+    return (params["stored"], *shape[1:])
+
+
 def _are_all(params: Params) -> bool:
     return bool(params["count"] == params["stored"])
 
 
 COUNT, SOME = {"count": "size"}, {"count": "size", "stored": "size"}
+CHOSEN = {"rows": "numbers", "stored": "size"}
 
 
 def _outputs_first_shape(shape: Shape, params: Params) -> Shape:
@@ -117,5 +139,16 @@ ROW_OPERATIONS: Mapping[str, Operation] = {
         shapes=each(_inputs_first_shape),
         inverse="outputs_first",
         recipe=False,
+    ),
+    "chosen_rows": Operation(
+        params=CHOSEN,
+        apply=each(lambda array, params: array[list(params["rows"])]),
+        shapes=each(_chosen_shape),
+        inverse="rows_among_zeros",
+        whole_rows=lambda _params, ndim: ndim > 1,
+        rounds=True,
+    ),
+    "rows_among_zeros": Operation(
+        CHOSEN, each(_among_zeros), each(_among_zeros_shape), "chosen_rows"
     ),
 }

@@ -28,6 +28,9 @@ class Rule:
     # Field values under which the tie holds or, without one, the rule.
     when: Mapping[str, Any] = field(default_factory=dict)
     lost: str = ""  # why this dialect has no place for the parameter, where it has none
+    # The parameter whose tensors it is made of too, by these steps behind that one's own; it is
+    # never written itself.
+    of: str | None = None
 
     def tied(self, values: Mapping[str, Any]) -> bool:
         """Return whether the parameter is another one under this configuration."""
@@ -92,6 +95,8 @@ def _resolve(kind: str, value: Any, values: Mapping[str, Any]) -> Any:  # noqa: 
         return tuple(resolve_size(size, values) for size in value)
     if kind == "factors":
         return tuple(_factor(name, values) for name in value)
+    if kind == "numbers":
+        return values[value] or ()
     return value
 
 

@@ -15,14 +15,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from maxtool.recipe import dense_modules
+from maxtool.recipe import dense_modules, logit_scores
 from maxtool.recipe.sentence_modules import MODULES, MOST, modules_of
 from maxtool.weights.jsonfile import read_object
 
 TABLE = "sentence_transformers"
 SETTINGS, PROMPTS = "sentence_bert_config.json", "config_sentence_transformers.json"
 # What of those two files matters: where texts are cut, and what is done to them before.
-TOLD = ("max_seq_length", "do_lower_case", "default_prompt_name")
+TOLD = ("max_seq_length", "do_lower_case", "default_prompt_name", "activation_fn")
 # The package's own files beside a config.json.
 BESIDE = (MODULES, SETTINGS, PROMPTS)
 # The flags of a pooling module, by our names for the modes.
@@ -52,6 +52,7 @@ def read(folder: Path) -> dict[str, Any]:
         if kind == "Pooling":
             keys["pooling"] = _pooling(folder / path / "config.json")
     keys |= dense_modules.read(folder, modules)
+    keys |= logit_scores.read(folder, modules)
     settings = _optional(folder / SETTINGS) | _optional(folder / PROMPTS)
     keys |= {name: settings[name] for name in TOLD if settings.get(name) is not None}
     return {f"{TABLE}.{name}": value for name, value in keys.items()}
@@ -81,6 +82,8 @@ def files(keys: Mapping[str, Any], width: int) -> dict[str, bytes]:
     ``width`` is the number of elements of a vector.
     """
     mode = keys.get("pooling")
+    if logit_scores.TRUE in keys:
+        return logit_scores.files(keys)
     if mode is None:
         return {}
     length = keys.get("max_seq_length")

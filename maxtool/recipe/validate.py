@@ -121,6 +121,7 @@ def _names(rule: Rule) -> Iterator[str]:
 def _sizes(rule: Rule, recipe: Recipe) -> Iterator[str]:
     for step in rule.steps:
         yield from _factors(step, recipe)
+        yield from _numbers(step, recipe)
         for name in _fields_named(step):
             if name not in recipe.fields:
                 yield f"{step.op}: {name!r} is not a field of [config]"
@@ -136,6 +137,15 @@ def _factors(step: Step, recipe: Recipe) -> Iterator[str]:
             yield f"{step.op}: {field!r} is not a field of [config]"
         elif recipe.fields[field].type != wanted:
             yield f"{step.op}: field {field!r} is not of type {wanted}"
+
+
+def _numbers(step: Step, recipe: Recipe) -> Iterator[str]:
+    kinds = OPERATIONS[step.op].params
+    for name in (value for key, value in step.params.items() if kinds[key] == "numbers"):
+        if name not in recipe.fields:
+            yield f"{step.op}: {name!r} is not a field of [config]"
+        elif recipe.fields[name].type != "counts":
+            yield f"{step.op}: field {name!r} is not of type counts"
 
 
 def _fields_named(step: Step) -> Iterator[str]:
@@ -157,6 +167,10 @@ def _tie(rule: Rule, recipe: Recipe, known: set[str]) -> Iterator[str]:
         yield f"tied to {rule.tie!r}, which has no rule"
     if rule.tie is not None and not rule.when:
         yield "a 'tie' needs a 'when'"
+    if rule.of is not None and rule.of not in known:
+        yield f"of {rule.of!r}, which has no rule"
+    if rule.of is not None and (rule.tie, rule.part, rule.over) != (None, None, None):
+        yield "'of' goes with steps and 'when' alone"
     for name in rule.when:
         if name not in recipe.fields:
             yield f"when: {name!r} is not a field of [config]"

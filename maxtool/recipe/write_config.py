@@ -156,5 +156,5 @@ def _spelled(way: Spelling, value: Any) -> Any:  # noqa: ANN401
     raise Unspellable
 
 
-LISTS = ("ints", "floats", "reals", "texts", "bools")
+LISTS = ("ints", "counts", "floats", "reals", "texts", "bools")
 FLAGS = {"true": True, "false": False}

@@ -37,6 +37,7 @@ RERANKING: Mapping[str, Reader] = {
     "documents": documents,
     "top_n": whole(1),
     "return_documents": flag,
+    "instruction": text,
     "user": anything,
 }
 
@@ -53,9 +54,11 @@ class Ranks:
         values = read(content, RERANKING)
         if missing := [name for name in ("query", "documents") if name not in values]:
             raise wrong(missing[0], "is missing")
+        if "instruction" in values and self._model.manifest.pair_template is None:
+            raise wrong("instruction", "is for models whose template has a place for it")
         query, texts = values["query"], values["documents"]
-        self._check_lengths(query, texts)
-        classifier = Classifier(self._model, ROWS, go_on)
+        self._check_lengths(query, texts, values.get("instruction", ""))
+        classifier = Classifier(self._model, ROWS, go_on, instruction=values.get("instruction"))
         logits = np.concatenate(list(classifier.stream(texts, query)))
         if classifier.truncated:
             what = f"{classifier.truncated} of {len(texts)} documents, with the query,"
@@ -79,9 +82,10 @@ class Ranks:
             what = f"tells {labels} classes apart" if labels else "makes vectors, and no scores"
             raise Refusal(400, f"the model {what}: rerankers give a pair of texts one score")
 
-    def _check_lengths(self, query: str, texts: list[str]) -> None:
+    def _check_lengths(self, query: str, texts: list[str], instruction: str) -> None:
         """Refuse texts that no context holds, before they are looked at."""
         context = self._model.manifest.context
         check_length(query, context, "the query")
+        check_length(instruction, context, "the instruction")
         for number, one in enumerate(texts, start=1):
             check_length(one, context, f"document {number}")

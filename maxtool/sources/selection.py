@@ -10,9 +10,10 @@ from typing import NamedTuple
 from maxtool.conversion.hf_files import CONFIG, GENERATION, PROCESSORS
 from maxtool.errors import InputError, MissingFile
 from maxtool.recipe import dense_modules, sentence_transformers
+from maxtool.recipe.pair_template import HF_NAME
 from maxtool.recipe.sentence_modules import MODULES, listed_modules
 from maxtool.sources.origin import Listed, Origin
-from maxtool.tokenizer.huggingface import CARRIED
+from maxtool.tokenizer.huggingface import ADDITIONAL, CARRIED
 from maxtool.urls import redacted
 from maxtool.weights import locate, lora
 from maxtool.weights.formats import ACCEPTED
@@ -23,6 +24,7 @@ GGUF, INDEX, ONNX = ".gguf", ".json", ".onnx"
 BESIDE = (
     *(CONFIG, GENERATION, *CARRIED, *PROCESSORS[:2], lora.CONFIG),
     *sentence_transformers.BESIDE,
+    f"{ADDITIONAL}/{HF_NAME}.jinja",
 )
 # Names that the file which stands for a model usually has, where nothing lists what is there.
 MAIN = (
@@ -98,6 +100,8 @@ def _beside(files: Mapping[str, Listed], main: str) -> tuple[str, ...]:
     if name.endswith(GGUF):
         return ()
     wanted = {posixpath.join(folder, one) for one in BESIDE}
+    templates = posixpath.join(folder, ADDITIONAL, "")
+    wanted |= {one for one in files if one.startswith(templates) and one.endswith(".jinja")}
     if name.endswith(ONNX):  # data outside of the file, by the names that exporters give it
         wanted |= {one for one in files if one.startswith(main)}
     return tuple(one for one in files if one in wanted - {main})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -37,6 +38,9 @@ CARRIED = (
     *("spiece.model", "spm.model"),
     *("chat_template.jinja", "chat_template.json"),
 )
+ADDITIONAL = "additional_chat_templates"
+"""The folder with further chat templates, each called after its file."""
+MOST_TEMPLATES = 64
 VOCAB, FAIRSEQ, SPIECE = "vocab.txt", "sentencepiece.bpe.model", "spiece.model"
 SPM = "spm.model"
 # Classes of tokenizers with the last whose ids are those of its model, and then further ones.
@@ -160,6 +164,7 @@ def write_hf(tokenizer: Tokenizer, folder: Path) -> list[Path]:
     files = dict(tokenizer.files) or _made(tokenizer)
     paths = [folder / name for name in files]
     for path, data in zip(paths, files.values(), strict=True):
+        path.parent.mkdir(exist_ok=True)
         path.write_bytes(data)
     return paths
 
@@ -213,12 +218,18 @@ def _files(folder: Path) -> dict[str, bytes]:
     """The files of the tokenizer that are there, as they stand."""
     files: dict[str, bytes] = {}
     left = MAX_FILES
-    for name in CARRIED:
+    for name in (*CARRIED, *additional(folder)):
         data = _bytes(folder / name, left)
         if data is not None:
             files[name] = data
             left -= len(data)
     return files
+
+
+def additional(folder: Path) -> list[str]:
+    """The paths of further chat templates in a folder, by name."""
+    found = itertools.islice((folder / ADDITIONAL).glob("*.jinja"), MOST_TEMPLATES)
+    return sorted(f"{ADDITIONAL}/{file.name}" for file in found if file.is_file())
 
 
 def _bytes(path: Path, most: int = MAX_FILES) -> bytes | None:
@@ -363,6 +374,9 @@ def _templates(
     templates = _named(value)
     if "chat_template.jinja" in files:
         templates["default"] = _text(files["chat_template.jinja"], folder / "chat_template.jinja")
+    for name in (one for one in files if one.startswith(f"{ADDITIONAL}/")):
+        stem = name.removeprefix(f"{ADDITIONAL}/").removesuffix(".jinja")
+        templates[stem] = _text(files[name], folder / name)
     checks.templates(templates, folder)
     return templates
 

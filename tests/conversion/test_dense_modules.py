@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
+from typer.testing import CliRunner
 
+from maxtool.cli.app import app
 from maxtool.recipe import find_recipe, plan
 from maxtool.weights import open_checkpoint
 from tests.conversion.asked import run
@@ -163,3 +165,39 @@ def test_spellings_that_are_usual(folder: Path) -> None:
     file.write_text(json.dumps({**json.loads(file.read_text()), **names}))
     checkpoint = open_checkpoint(folder)
     plan(find_recipe(checkpoint), checkpoint).check()
+
+
+@pytest.mark.parametrize("name", ["x.safetensors", "x.npz", "x.gguf"])
+def test_carried_without_a_recipe_into_one_file(folder: Path, tmp_path: Path, name: str) -> None:
+    run("convert", folder, "-o", tmp_path / name, "--no-recipe")
+    assert "sentence_transformers.dense.1.linear.weight" in open_checkpoint(tmp_path / name).tensors
+
+
+def test_carried_without_a_recipe(folder: Path, tmp_path: Path) -> None:
+    run("convert", folder, "-o", tmp_path / "out", "--no-recipe", "--to", "hf")
+    assert files(tmp_path / "out") == files(folder)
+    for layer in LAYERS:
+        found, there = (load_file(each / layer / WEIGHTS) for each in (tmp_path / "out", folder))
+        np.testing.assert_array_equal(found["linear.weight"], there["linear.weight"])
+
+
+def inspected(folder: Path, *options: str) -> str:
+    result = CliRunner().invoke(app, ["inspect-weights", str(folder), *options])
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
+
+
+def test_inspected_with_their_folders(folder: Path) -> None:
+    report = json.loads(inspected(folder, "--json"))
+    listed = {each["name"]: each["shape"] for each in report["tensors"]}
+    assert listed["2_Dense/linear.weight"] == [40, 12]
+    assert listed["3_Dense/linear.weight"] == [12, 40]
+    assert report["recognition"]["recipe"] == "gemma_embedding"
+    assert report["recognition"]["problems"] == []
+    assert "2_Dense/linear.weight" in inspected(folder, "--flat")
+    first = load_file(folder / "2_Dense" / WEIGHTS)["linear.weight"][0, 0]
+    values = json.loads(inspected(folder, "--values", "2_Dense/linear.weight[0, 0]", "--json"))
+    assert values["values"][0]["values"] == pytest.approx(float(first))
+    inspected(folder, "--diff", str(folder), "--stats")
+    (folder / "2_Dense" / WEIGHTS).write_bytes(b"")
+    assert "2_Dense" in run("inspect-weights", folder, code=3)

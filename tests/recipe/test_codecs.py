@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -10,10 +11,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from maxtool.recipe.codec_type import Unspellable
-from maxtool.recipe.codecs import CODECS
+from maxtool.recipe.codecs import CODECS, encoded
 from maxtool.recipe.expressions import Undefined, same
 from maxtool.recipe.fieldtypes import TYPES
 from maxtool.recipe.label_codecs import UNNAMED
+from maxtool.recipe.schema import Source, Spelling
 from maxtool.recipe.vision_codecs import gated
 
 LAYERS = 6
@@ -24,6 +26,7 @@ SHARES = st.lists(
     st.integers(0, 9999).map(lambda share: share / 10000), min_size=LAYERS, max_size=LAYERS
 ).map(tuple)
 LABELS = st.lists(st.text(max_size=3), min_size=1, max_size=4, unique=True).map(tuple)
+PAIRS = st.tuples(st.integers(0, 9), st.integers(10, 19))
 # The fields that codecs look at; a window, so that flags of windows are written.
 VALUES: dict[str, Any] = {
     "n_layers": LAYERS,
@@ -55,6 +58,7 @@ VALUES: dict[str, Any] = {
     "state_heads": 6,
     "state_key_dim": 16,
     "n_labels": 3,
+    "score_tokens": (5, 3),
     "n_experts": 4,
     "hidden_act": "gelu_tanh",
     "mlp": "gated",
@@ -97,6 +101,11 @@ def offset() -> st.SearchStrategy[tuple[bool, ...]]:
 PERIOD = tuple((i + 1) % 4 != 0 for i in range(LAYERS))
 
 FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "tokens_of_scores": PAIRS | st.tuples(SIZES),
+    "tokens_by_labels": PAIRS,
+    "scored_by": st.just("tokens"),
+    "scored_by_rank": st.just("tokens"),
+    "never_scored": st.none(),
     "t5_activation": st.sampled_from(["relu", "gelu", "gelu_tanh", "silu", "quick_gelu"]),
     "t5_gate": st.sampled_from(["gated", "plain"]),
     "scaled_heads": st.booleans(),
@@ -237,7 +246,8 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-NULLABLE = ("zero_is_null", "unscaled_attention", "longrope_attention", "window_if_switched")
+NULLABLE = ("tokens_of_scores", "never_scored", "tokens_by_labels")
+NULLABLE += ("zero_is_null", "unscaled_attention", "longrope_attention", "window_if_switched")
 NULLABLE += ("two_dense_layers", "labels_by_number", "labels_in_order", "unless_switched_off")
 NULLABLE += ("shared_experts", "shared_in_layers", "shared_experts_and_width")
 NULLABLE += ("width_of_each", "wider_where_shared", "long_mscale")
@@ -261,6 +271,8 @@ def undone(name: str, value: Any, values: dict[str, Any] = VALUES) -> Any:
         raws[0] = "proportional"
     if name == "gemma3_windows" and any(value):  # another field's key, which it looks at
         raws[0] = VALUES["sliding_window"]
+    if name == "tokens_by_labels" and value is not None:  # what is written with the tokenizer
+        raws = [4, "", [str(token) for token in value], [str(token) for token in range(20)]]
     read = CODECS[name].read(raws, values)
     kind = CODECS[name].types[0]
     return TYPES[kind](read) if isinstance(value, tuple) else read
@@ -286,6 +298,14 @@ def test_values_of_other_codecs_are_written_or_refused(name: str, data: st.DataO
     if name == "keys_are_values":  # layers that share keys have no values, whatever flags say
         read, value = read[:4], value[:4]
     assert same(read, value)
+
+
+@pytest.mark.parametrize("name", sorted(CODECS))
+def test_null_is_written_or_refused(name: str) -> None:
+    """A recipe may say that any field is optional, which its codec need not know of."""
+    slots = tuple((Source("key", f"key{i}"),) for i, _ in enumerate(CODECS[name].keys))
+    with suppress(Unspellable, Undefined):
+        encoded(Spelling(slots, name), None, VALUES)
 
 
 @pytest.mark.parametrize(

@@ -155,6 +155,21 @@ def filled(draw: st.DrawFn, op: str) -> Case:
 
 
 @st.composite
+def chosen(draw: st.DrawFn, op: str) -> Case:
+    """Rows of a table whose others are zero, or any bits, or are to be put there."""
+    shape, dtype = draw(SHAPE), admitted(draw, op)
+    stored = shape[0] + draw(st.integers(0, 4))
+    rows = tuple(draw(st.permutations(range(stored)))[: shape[0]])
+    table = bits(draw, shape, dtype)
+    if op == "chosen_rows":
+        others = bits(draw, (stored, *shape[1:]), dtype)
+        among = others.copy() if draw(st.booleans()) else np.zeros_like(others)
+        among[list(rows)] = table
+        table = among
+    return Step(op, {"rows": rows, "stored": stored}), [table]
+
+
+@st.composite
 def values(draw: st.DrawFn, op: str) -> Case:
     """Half of the arrays are such that nothing is rounded, half are any bits."""
     dtype, shape = admitted(draw, op), draw(SHAPE)
@@ -209,6 +224,8 @@ STRATEGIES: dict[str, Callable[[str], st.SearchStrategy[Case]]] = {
     "inputs_first": matrices,
     "first_rows": filled,
     "zero_rows_behind": filled,
+    "chosen_rows": chosen,
+    "rows_among_zeros": chosen,
     "add": values,
     "minus_exp": exponentials,
     "log_of_minus": exponentials,
@@ -361,6 +378,11 @@ def test_heads_in_turn_of_their_groups() -> None:
         (Step("first_rows", {"count": 2, "stored": 3}), [(2, 3)]),
         (Step("zero_rows_behind", {"count": 2, "stored": 3}), [()]),
         (Step("zero_rows_behind", {"count": 3, "stored": 2}), [(3, 3)]),
+        (Step("chosen_rows", {"rows": (1, 3), "stored": 3}), [(3, 3)]),
+        (Step("chosen_rows", {"rows": (1,), "stored": 3}), [(4, 3)]),
+        (Step("chosen_rows", {"rows": (1,), "stored": 3}), [()]),
+        (Step("rows_among_zeros", {"rows": (1, 2), "stored": 3}), [(3, 3)]),
+        (Step("rows_among_zeros", {"rows": (1, 3), "stored": 3}), [(2, 3)]),
     ],
 )
 def test_shapes_that_do_not_fit(step: Step, shapes: list[tuple[int, ...]]) -> None:

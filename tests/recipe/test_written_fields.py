@@ -36,9 +36,14 @@ DRAWN: dict[str, st.SearchStrategy[Any]] = {
     "bool": st.booleans(),
     "texts": st.lists(st.text(max_size=4), min_size=1, max_size=4, unique=True).map(tuple),
     "bools": st.lists(st.booleans(), min_size=1, max_size=4).map(tuple),
+    "counts": st.lists(st.integers(0, 9), min_size=1, max_size=4).map(tuple),
     "ints": st.lists(st.integers(1, 9), min_size=1, max_size=4).map(tuple),
     "floats": st.lists(st.floats(1, 9), min_size=1, max_size=4).map(tuple),
 }
+
+
+# What heads for scores, the tokenizer and files of sentence-transformers say together.
+OF_SCORES = ("score_tokens", "n_labels", "scored_by", "labels", "scores")
 
 
 @cache
@@ -53,7 +58,9 @@ def tiny(name: str, dialect: Dialect) -> tuple[Recipe, Checkpoint, Fields]:
 def is_measured(item: Field, dialect: Dialect) -> bool:
     """Return whether tensors or files beside say a field, which no written key changes."""
     sources = [source for way in item.spellings.get(dialect, ()) for source in way.sources]
-    return any(source.kind != "key" or source.text.startswith(TABLE) for source in sources)
+    return item.name in OF_SCORES or any(
+        source.kind != "key" or source.text.startswith(TABLE) for source in sources
+    )
 
 
 def is_lost(item: Field, dialect: Dialect, values: Fields) -> bool:

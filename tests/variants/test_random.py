@@ -84,7 +84,9 @@ def test_a_family(family: str, tmp_path: Path) -> None:
     """Read it, convert it as llama.cpp's converter does, read the result, and convert it back."""
     judge = Judge([family], tmp_path)
     assert not list(judge.problems())
-    assert not list(judge.unoffered(judge.cases(family)[:1]))
+    # Some have no types of tokens, and then one input less.
+    read = [case for case in judge.cases(family) if case.usual is not None]
+    assert any(not list(judge.unoffered([case])) for case in read)
     assert not list(judge.faults(family, recipe_names(), None))
     case = judge.file(family)
     if case is not None and case.usual is not None:

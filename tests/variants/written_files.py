@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -121,13 +121,16 @@ def gguf_differences(row: Row, file: Path, told: set[str]) -> Iterator[str]:
             yield f"writes another {name} than llama.cpp"
 
 
-def folder_differences(row: Row, folder: Path, *, is_own: bool) -> Iterator[str]:
+def folder_differences(
+    row: Row, folder: Path, *, is_own: bool, dropped: Collection[str] = ()
+) -> Iterator[str]:
     """Return a folder's differences from the one that its GGUF file came from.
 
     Args:
         row: The configuration of that one.
         folder: What was written.
         is_own: Whether it is a model of the same recipe; Mistral without a window is a Llama.
+        dropped: Tensors that the conversion told it leaves out, as nothing reads them.
     """
     written, config = json.loads((folder / "config.json").read_text()), text_of(row.config)
     is_own = is_own and row.family not in IMAGE_TEXT
@@ -142,7 +145,7 @@ def folder_differences(row: Row, folder: Path, *, is_own: bool) -> Iterator[str]
         expected = language_model(expected)
     actual = load_file(folder / "model.safetensors")
     for name in sorted(actual.keys() ^ expected.keys()):
-        if "pooler" not in name:  # GGUF has no place for it
+        if "pooler" not in name and (name in actual or name not in dropped):  # GGUF has no pooler
             yield f"writes {name}" if name in actual else f"does not write {name}"
     for name in actual.keys() & expected.keys():
         wanted = multiplied(config, name, expected[name])

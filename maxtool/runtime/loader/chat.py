@@ -32,7 +32,7 @@ class ChatTemplate:
     """A model's chat template: Jinja, of the dialect that transformers has."""
 
     text: str
-    file: Path  # where it came from, for messages
+    file: Path | None  # where it came from, for messages
     variables: Mapping[str, object] = field(default_factory=dict)  # such as ``bos_token``
     seconds: int = SECONDS  # of the processor, that rendering may take
 
@@ -52,14 +52,25 @@ class ChatTemplate:
             TooLong: If the text is more than the context can hold.
             MachineLacks: If there is no Jinja.
         """
+        return self.render_all([messages], reply=reply, context=context)[0]
+
+    def render_all(
+        self,
+        conversations: Sequence[Sequence[Message]],
+        *,
+        reply: bool = True,
+        context: int | None = None,
+    ) -> list[str]:
+        """Several conversations, each as :meth:`render` gives it."""
         longest = most_bytes(context)
-        variables = {"messages": list(messages), "add_generation_prompt": reply}
+        variables = {**self.variables, "add_generation_prompt": reply}
         request = {
             "template": self.text,
-            "variables": {"tools": None, "documents": None, **self.variables, **variables},
+            "variables": {"tools": None, "documents": None, **variables},
+            "each": [{"messages": list(messages)} for messages in conversations],
             "most": longest,
         }
-        most = ANSWER + BYTES_PER_CHARACTER * longest
+        most = ANSWER + BYTES_PER_CHARACTER * longest * len(conversations)
         try:
             answer = answer_of("template.py", request, seconds=self.seconds, most=most)
         except RecursionError:
@@ -69,12 +80,12 @@ class ChatTemplate:
             raise MachineLacks(what, hint="pip install 'jinja2>=3.1.6'")
         if "long" in answer:
             raise too_long(f"the conversation has {answer['long']} characters", context)
-        if "text" not in answer:
+        if "texts" not in answer:
             line = answer.get("line")
             location = f" in line {line}" if line else ""
             what = f"the chat template fails{location}: {answer.get('error')}"
             raise DoesNotFit(what, file=self.file)
-        return str(answer["text"])
+        return [str(text) for text in answer["texts"]]
 
 
 def open_template(
@@ -127,9 +138,24 @@ class ChatEncoder:
 
     def encode(self, messages: Sequence[Message]) -> list[int]:
         """The ids of a conversation that a reply is to follow."""
-        said = [{key: self._mark(value) for key, value in message.items()} for message in messages]
-        written = self._template.render(said, context=self._context)
+        written = self._template.render(self._said(messages), context=self._context)
         check_tokens(self._tokenizer, written, self._context, "the conversation")
+        return self._ids(written)
+
+    def encode_all(
+        self, conversations: Sequence[Sequence[Message]], *, reply: bool
+    ) -> list[list[int]]:
+        """The ids of several conversations, however many they are."""
+        said = [self._said(messages) for messages in conversations]
+        written = self._template.render_all(said, reply=reply, context=self._context)
+        return [self._ids(text) for text in written]
+
+    def _said(self, messages: Sequence[Message]) -> list[Message]:
+        """The messages with marks around what looks like a special token."""
+        return [{key: self._mark(value) for key, value in message.items()} for message in messages]
+
+    def _ids(self, written: str) -> list[int]:
+        """The ids of what the template wrote."""
         first, *rest = self._marked.split(written)
         ids = encoded(self._tokenizer, self._with_images(first))
         # The pattern has one group: every second part is a marked token, or None for a lone mark.

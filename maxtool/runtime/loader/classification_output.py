@@ -33,9 +33,12 @@ def run_classification(options: EmbedOptions, model: EntryRunner) -> None:
     shown = SHOWN if options.top_k is None else options.top_k
     if shown < 1:
         raise BadUsage(f"--top-k {shown}: it is at least 1")
-    if options.prompt is not None:
+    if options.prompt is not None and model.manifest.pair_template is None:
         raise DoesNotFit("a prompt is put before texts that become vectors: these are scored")
-    classifier, started = Classifier(model, options.batch), time.perf_counter()
+    classifier = Classifier(
+        model, options.batch, prompt=options.prompt, instruction=options.instruction
+    )
+    started = time.perf_counter()
     if options.json:
         _emit_json(options, classifier, shown, started)
     else:

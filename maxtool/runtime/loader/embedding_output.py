@@ -32,6 +32,8 @@ def run_embedding(options: EmbedOptions) -> None:
         return
     if options.query is not None:
         raise DoesNotFit("vectors are made of single texts, and pairs with a --query are scored")
+    if options.instruction is not None:
+        raise DoesNotFit("an --instruction is for models that score pairs, with a --query")
     embedder = Embedder(model, options.batch, prompt=options.prompt)
     kept: list[list[float]] = []
     started = time.perf_counter()

@@ -237,6 +237,8 @@ class ManifestParser:
             raise self._wrong(f"'prompts' is {self.prompts!r:.80}")
         if self.prompt is not None and self.prompt not in self.prompts:
             raise self._wrong(f"'prompt' is {self.prompt!r:.80}, none of the prompts")
+        # By what a query and a document become a text; None where they are a pair of texts.
+        self.pair_template = self._pairs(self._get(root, "pair_template", (dict, type(None))))
         # To what length texts are filled up; None where they are padded to the longest of a call.
         self.filled = self._filling(self._get(root, "filled", (dict, type(None))))
         if self.padding not in (None, BEHIND):
@@ -249,6 +251,12 @@ class ManifestParser:
         if length is None:
             raise self._wrong("'length' is missing")
         return Filling(length, token, self._get(item, "is_hidden", bool))
+
+    def _pairs(self, item: dict[str, Any] | None) -> dict[str, Any] | None:
+        if item is None:
+            return None
+        kinds = (("text", str), ("variables", dict), ("reply", bool))
+        return {key: self._get(item, key, kind) for key, kind in kinds}
 
     def _writing(self, item: dict[str, Any] | None) -> WritingSpec | None:
         """The tokens around a text that is written behind another; None where nothing says."""

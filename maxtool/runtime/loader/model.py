@@ -218,7 +218,13 @@ class Model(EntryRunner):
         return np.concatenate([np.zeros((0, embedder.width), np.float32), *embedder.stream(wanted)])
 
     def classify(
-        self, texts: str | Iterable[Text], query: str | None = None, batch: int = 32
+        self,
+        texts: str | Iterable[Text],
+        query: str | None = None,
+        batch: int = 32,
+        *,
+        prompt: str | None = None,
+        instruction: str | None = None,
     ) -> Array:
         """Scores of texts for each label, as transformers' pipeline makes them of logits.
 
@@ -226,17 +232,22 @@ class Model(EntryRunner):
             texts: Texts, or lists of token ids; longer ones are cut to the context.
             query: The text that each is read as the second of a pair with, as rerankers do.
             batch: Texts in one call, padded to the longest.
+            prompt: The name of the model's prompt that is its instruction, ``none`` for that of
+                its template; by default its usual one.
+            instruction: What the model is to judge by, in words, in the place of a prompt.
 
         Returns:
             float64 ``[texts, labels]``, in the order of ``manifest.labels``.
 
         Raises:
-            DoesNotFit: If the model has no classifier, or ids are outside the vocabulary.
-            BadInput: If a text has no tokens, or is not valid text.
+            DoesNotFit: If the model has no classifier, or ids are outside the vocabulary; if its
+                template fails, or it has none and there is an instruction.
+            BadInput: If a text has no tokens, or is not valid text, or a query is missing.
+            MachineLacks: If the model has a template, and there is no Jinja.
         """
         from .classifier import Classifier
 
-        classifier = Classifier(self, batch)
+        classifier = Classifier(self, batch, prompt=prompt, instruction=instruction)
         wanted = [texts] if isinstance(texts, str) else texts
         logits = [np.zeros((0, classifier.width), np.float32), *classifier.stream(wanted, query)]
         return classifier.scores(np.concatenate(logits))

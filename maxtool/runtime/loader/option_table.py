@@ -71,6 +71,7 @@ EMBEDDING = (
     Option("file", "path", "a file with a text on each line; - is stdin"),
     Option("prompt", "text", "the model's prompt to put before each text, or none", "NAME"),
     Option("query", "text", "what each text is scored with, by a model of pairs"),
+    Option("instruction", "text", "what such a model judges by, in words; its usual prompt"),
     Option("image", "texts", "a file of an image; may be repeated", "FILE"),
     Option("label", "texts", "what an image may show, in words; may be repeated"),
     Option("top-k", "integer", "labels of a text or an image to show", "K"),

@@ -63,6 +63,7 @@ class EmbedOptions(CommonOptions):
     texts: list[str] | None = None
     prompt: str | None = None
     query: str | None = None
+    instruction: str | None = None
     batch: int = 32
     top_k: int | None = None
 

@@ -4,9 +4,10 @@ A chat template is code that came with a model. Jinja's sandbox keeps it from Py
 but not from looping for ever or making a text of many gigabytes; the limits of a process do. The
 caller is ``chat.py``; a request, and its answer, is one JSON object::
 
-    {"template", "variables", "most"}
-        -> {"text"}, or {"long"} if it has more than "most" characters, or {"error", "line"},
-           or {"missing"} where Jinja is, or is too old
+    {"template", "variables", "each", "most"}
+        -> {"texts"}, one for each of the variables that differ, or {"long"} if one of them has
+           more than "most" characters, or {"error", "line"}, or {"missing"} where Jinja is, or is
+           too old
 
 What a template is given is what transformers gives it (``utils/chat_template_utils.py``), so that
 it renders the same text.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NoReturn
 
@@ -26,9 +27,15 @@ MOST_SAID = 1000  # characters of an error
 NAME = "<template>"  # what Jinja calls the file of a template that has none
 
 
-def render(template: str, variables: Mapping[str, object]) -> str:
-    """The text of a template, in this process: sandboxed, but with no limits."""
-    return str(_environment().from_string(template).render(**variables))
+def render(
+    template: str, variables: Mapping[str, object], each: Sequence[Mapping[str, object]] = ({},)
+) -> list[str]:
+    """The texts of a template, in this process: sandboxed, but with no limits.
+
+    There is one for each item of ``each``, which are further variables.
+    """
+    compiled = _environment().from_string(template)
+    return [str(compiled.render(**variables, **further)) for further in each]
 
 
 def _environment() -> Any:  # noqa: ANN401 - an optional package
@@ -82,13 +89,14 @@ class Refusal(Exception):
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, object]:
-    """The text of a request, or what is wrong and the template's line where it is."""
+    """The texts of a request, or what is wrong and the template's line where it is."""
     if missing := _missing():
         return {"missing": missing}
     try:
-        text = render(request["template"], request["variables"])
-        if len(text) <= request["most"]:
-            text.encode()  # half a character is not text
+        texts = render(request["template"], request["variables"], request["each"])
+        longest = max(map(len, texts), default=0)
+        if longest <= request["most"]:
+            "".join(texts).encode()  # half a character is not text
     except Refusal as error:
         said = f"it refuses the conversation: {error!s:.{MOST_SAID}}"
         return {"error": said, "line": _line(error)}
@@ -96,7 +104,7 @@ def answer(request: Mapping[str, Any]) -> dict[str, object]:
         return {"error": "it takes too much memory", "line": None}
     except Exception as error:  # a template can raise anything
         return {"error": f"{type(error).__name__}: {error!s:.{MOST_SAID}}", "line": _line(error)}
-    return {"text": text} if len(text) <= request["most"] else {"long": len(text)}
+    return {"texts": texts} if longest <= request["most"] else {"long": longest}
 
 
 def _missing() -> str | None:
