@@ -253,6 +253,7 @@ DECLARED: tuple[Declared, ...] = (
     ),
     Declared(MIXER, {"num_experts_per_tok": 4}, None),
     Declared(MIXER, {"rope_scaling": {"type": "linear", "factor": 2.0}}, None),
+    Declared("Hy3-preview", {"num_nextn_predict_layers": 0}, {}),
     Declared("Phi-3-mini-4k", {"rope_scaling": {"type": "linear", "factor": 2.0}}, None),
     Declared(
         "Qwen2.5-7B",

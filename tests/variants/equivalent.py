@@ -77,6 +77,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "glm4_moe drop config/n_layers",
         "exaone_moe drop config/n_layers",
         "solar_open drop config/n_layers*",
+        "hy_v3 drop config/n_layers*",
         "* set config/n_layers/gguf/keys/1 to *",
         "* drop weights/*/past_layers*",
     ),
@@ -153,6 +154,8 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     "llama.cpp has no biases for these: the rules say what is never written": (
         "_selective swap weights/gguf/*.selective.[vg]*.bias with *",
         "falcon * weights/gguf/*bias*",
+        "hy_v3 * weights/gguf/*bias*",
+        "mellum * weights/gguf/*bias*",
         "modernbert * weights/gguf/*bias*",
         "nemotron_h_moe * weights/gguf/*bias*",
     ),
