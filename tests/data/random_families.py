@@ -63,6 +63,8 @@ FURTHER_GRANTED: Mapping[str, Config] = {
     "arcee": {"hidden_act": "relu2"},
     "jais2": {"hidden_act": "relu2"},
     "cohere2": SILU | {"attention_bias": False, "tie_word_embeddings": True},
+    "cohere2_moe": SILU
+    | {"attention_bias": False, "shared_expert_combination_strategy": "average"},
     "nemotron": {"hidden_act": "relu2"},
     "olmoe": SILU
     | {"attention_bias": False, "clip_qkv": None, "norm_topk_prob": False, "rms_norm_eps": 1e-5},
@@ -112,7 +114,8 @@ FURTHER_FACTORS_KEPT = ("arcee", "internlm3", "iquestcoder", "phimoe")
 # Those whose converter writes each layer's kind of attention.
 LISTED = ("exaone4", "exaone_moe", "lfm2", "lfm2_moe", "olmo3", "qwen3_next", *WINDOWED)
 LISTED += ("qwen3_5_text", "qwen3_5_moe_text", "granitemoehybrid", "granitehybrid")
-UNSCALED = ("cohere", "cohere2", "exaone_moe", "falcon_h1", "gemma", "nemotron", "phi", "stablelm")
+UNSCALED = ("cohere", "cohere2", "cohere2_moe", "exaone_moe", "falcon_h1", "gemma", "nemotron")
+UNSCALED += ("phi", "stablelm")
 # Families that say something else, or nothing, in the keys of transformers 4.
 NEWER_ALONE = ("apertus", "cwm", "gpt_oss", "olmo3", "qwen3_5_text", "qwen3_5_moe_text")
-NEWER_ALONE += ("mellum",)
+NEWER_ALONE += ("cohere2_moe", "mellum")

@@ -69,6 +69,7 @@ def wanted(config: dict[str, Any]) -> dict[str, Any]:
     """Keys without which the converter does not take a configuration."""
     extra = {
         "cohere2": {"rotary_pct": 1.0},
+        "cohere2_moe": {"expert_selection_fn": "softmax"},
         "minimax_m2": {"rotary_dim": rotated(config)},
         "falcon": {"num_kv_heads": 1},
         "gpt2": {"n_ctx": config.get("n_positions")},

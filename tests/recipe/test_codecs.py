@@ -36,6 +36,9 @@ VALUES: dict[str, Any] = {
     "head_dim": 16,
     "rope_factor": None,
     "rope_theta": 5000.0,
+    "norm": "layer",
+    "norm_eps": 1e-5,
+    "expert_scores": "sigmoid_of_chosen",
     "context_length": 4096,
     "position_offset": 2,
     "pad_token_id": 1,
@@ -97,10 +100,24 @@ def offset() -> st.SearchStrategy[tuple[bool, ...]]:
 # The layers that llama.cpp gives chunks.
 PERIOD = tuple((i + 1) % 4 != 0 for i in range(LAYERS))
 
+# The layers with a window, and those with one or without experts.
+WINDOWED = VALUES["sliding_layers"]
+WITH_DENSE = tuple(
+    window or not sparse for window, sparse in zip(WINDOWED, VALUES["expert_layers"], strict=True)
+)
+
 FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "t5_activation": st.sampled_from(["relu", "gelu", "gelu_tanh", "silu", "quick_gelu"]),
     "t5_gate": st.sampled_from(["gated", "plain"]),
     "scaled_heads": st.booleans(),
+    "windows_behind_first": FLAGS,
+    "rotated_or_dense": st.sampled_from([WINDOWED, WITH_DENSE]),
+    "rotated_or_first": st.just(WITH_DENSE),
+    "first_said": SIZES.filter(lambda size: size != 48),
+    "shared_if_any": st.none() | st.integers(1, 9).map(lambda count: 48 * count),
+    "norm_by_eps": st.sampled_from(["rms", "layer"]),
+    "eps_of_norm": FACTORS,
+    "added_up_to_one": st.booleans(),
     "rotated_by_base": FLAGS,
     "all_or_listed": FLAGS,
     "base_of_layers": FACTORS,

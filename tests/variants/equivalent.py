@@ -38,7 +38,9 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "gte* * constants/hf*",
         "helium * constants/hf*",
         "hyperclovax * constants/hf*",
+        "ministral * constants/hf*",
         "mpnet * constants/hf*",
+        "nanochat * constants/hf*",
         "opt * constants/hf*",
         "persimmon * constants/hf*",
         "vaultgemma * constants/hf*",
@@ -108,6 +110,10 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     "of two rules that say why there is no tensor either may be the other": (
         "gemma3n swap weights/gguf/streams.spread.{stream}.weight with *",
     ),
+    "tests/recipe/test_granite_swa.py looks for what is written": (
+        "granite_swa swap config/rope_theta/hf/keys/0/0 with 1",
+        "granite_swa swap config/rope_layers/hf/keys/0 with 1",
+    ),
     "tests/recipe/test_phimoe.py looks for what is written": (
         "phimoe swap config/rope_original_context/hf/0 with 1",
     ),
@@ -174,6 +180,8 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "siglip_vision drop config/hidden_act/hf/values/[gs]?lu",
         "vit drop config/pooler_act/hf/values/tanh",
         "whisper drop config/hidden_act/hf/values/[gs]?lu",
+        "nanochat drop config/hidden_act/hf/values/*elu",
+        "nanochat drop config/hidden_act/hf/values/[gs]?lu",
         "xglm drop config/hidden_act/hf/values/[gs]?lu",
     ),
     "the order of a list of names means nothing": (
