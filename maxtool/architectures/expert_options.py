@@ -51,6 +51,9 @@ class ExpertOptions(DecoderSizes):
     # Whether what it makes is multiplied by the sigmoid of one more output of the layer.
     shared_expert_gate: bool = False
 
+    # Whether experts and that MLP are averaged rather than added up (Cohere's).
+    shared_expert_mean: bool = False
+
     # Whether layers with experts have their MLP, too, and each of both norms of its own, before and
     # behind (Gemma 4).
     experts_beside: bool = False

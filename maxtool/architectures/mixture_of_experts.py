@@ -92,7 +92,9 @@ class MixtureOfExperts(Module[[Tensor], Tensor]):
         inner = self._inner(applied(self.narrow, x), chosen, shares)
         mixed = ops.weighted_sum(self.down(inner, chosen), shares)
         mixed = applied(self.widen, tensor_parallel.summed(mixed, self.down.weight))
-        return mixed if self.shared is None else mixed + self.shared(x)
+        if self.shared is None:
+            return mixed
+        return scaled(mixed + self.shared(x), 0.5 if self.config.shared_expert_mean else 1.0)
 
     def _routed(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The shares of the experts that tokens go through, and their numbers."""

@@ -92,6 +92,11 @@ def _not_rotated(config: RopeOptions) -> Iterator[str]:
             yield f"{name} with {words}"
 
 
+def _reversed(config: RopeOptions) -> Iterator[str]:
+    if config.rope_reversed and (config.position != "rope" or config.rope_local_theta is not None):
+        yield "rope_reversed is for rotary positions of one base alone"
+
+
 def _biases(config: RopeOptions) -> Iterator[str]:
     if config.position == "alibi" and config.context_length > MOST:
         yield f"context_length {config.context_length} with linear biases: at most {MOST}"
@@ -105,5 +110,5 @@ def _sinusoids(config: RopeOptions) -> Iterator[str]:
 
 
 RULES: tuple[Rule, ...] = (
-    *(_needs, _factors, _rotary, _scaling, _pairs, _not_rotated, _biases, _sinusoids),
+    *(_needs, _factors, _rotary, _scaling, _pairs, _reversed, _not_rotated, _biases, _sinusoids),
 )

@@ -59,6 +59,7 @@ class RopeOptions(DecoderSizes):
     rope_long_factors: tuple[float, ...] | None = None  # longrope: likewise, for longer sequences
     # proportional: how many pairs of a head are rotated, the first ones; None for all.
     rope_pairs: int | None = None
+    rope_reversed: bool = False  # whether heads are rotated the other way round (nanochat)
     rope_layers: tuple[bool, ...] | None = None  # which layers have rotary positions; all when None
     # The base of the sliding layers, whose frequencies are not scaled; None when they are like the
     # others.

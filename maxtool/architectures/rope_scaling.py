@@ -38,7 +38,7 @@ def frequencies(config: DecoderConfig, length: int) -> Frequencies:
         raise ConfigurationError(
             f"rope_scaling {config.rope_scaling!r} gives rotary frequencies that are not numbers"
         )
-    return result
+    return -result if config.rope_reversed else result
 
 
 def attention_factor(config: DecoderConfig) -> float:

@@ -13,6 +13,7 @@ from typing import Any
 
 from maxtool.recipe.chunk_codecs import CHUNK_CODECS
 from maxtool.recipe.codec_type import NUMBER, Codec, Raws, Unspellable
+from maxtool.recipe.cohere_codecs import COHERE_CODECS
 from maxtool.recipe.dense_codecs import DENSE_CODECS
 from maxtool.recipe.distance_codecs import DISTANCE_CODECS
 from maxtool.recipe.expert_codecs import EXPERT_CODECS
@@ -40,6 +41,7 @@ CODECS: Mapping[str, Codec] = {
     **MIXER_CODECS,
     **STATE_CODECS,
     **CHUNK_CODECS,
+    **COHERE_CODECS,
     **DENSE_CODECS,
     **DISTANCE_CODECS,
     **EXPERT_CODECS,

@@ -1,11 +1,17 @@
-"""Codecs of rotary positions: a base that a fixed number stretches, factors of long texts."""
+"""Codecs of rotary positions: bases that numbers stretch or lists say, factors of long texts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from maxtool.recipe.codec_type import NUMBER, NUMBER_OR_NULL, Codec, Raws, Unspellable
+from maxtool.recipe.codec_type import (
+    NUMBER,
+    NUMBER_OR_NULL,
+    Codec,
+    Raws,
+    Unspellable,
+)
 from maxtool.recipe.expressions import Undefined, Values, is_number, same
 from maxtool.recipe.keys import short
 
@@ -99,7 +105,56 @@ def _write_ntk_factor(value: float, values: Values) -> Raws:
     return "ntk", _factor_of({**values, "rope_factor": value})
 
 
+def _read_rotated(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
+    """Read which layers have a base that is not 0, or a flag that is not."""
+    bases, flags = raws
+    listed = flags if bases is None else bases
+    if not isinstance(listed, list | tuple):
+        return listed
+    rotated = [each != 0 if is_number(each) else each for each in listed]
+    if bases is not None and flags is not None and [bool(each) for each in flags] != rotated:
+        raise Undefined(f"{short(bases)} and {short(flags)} disagree on which layers rotate")
+    return rotated
+
+
+def _write_rotated(flags: tuple[bool, ...], values: Values) -> Raws:
+    return [values["rope_theta"] if flag else 0 for flag in flags], None
+
+
+def _read_all_or_listed(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    return (True,) * values["n_layers"] if raws[0] is None else raws[0]
+
+
+def _read_base_of_layers(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
+    """Read the one base of all layers that rotate, of a list where there is one."""
+    base, listed = raws
+    if not isinstance(listed, list | tuple):
+        return base
+    bases = dict.fromkeys(each for each in listed if each != 0)
+    if len(bases) > 1:
+        raise Undefined(f"{short(listed)} has several bases (one, and 0 for none, are supported)")
+    return next(iter(bases), base)
+
+
 ROPE_CODECS: Mapping[str, Codec] = {
+    "rotated_by_base": Codec(
+        read=_read_rotated,
+        write=_write_rotated,
+        types=("flags",),
+        keys=("any", "any"),
+        needs={"rope_theta": NUMBER},
+    ),
+    "all_or_listed": Codec(
+        read=_read_all_or_listed,
+        write=lambda flags, _: (None if all(flags) else list(flags),),
+        types=("flags",),
+    ),
+    "base_of_layers": Codec(
+        read=_read_base_of_layers,
+        write=lambda value, _: (value, None),
+        types=("float",),
+        keys=("any", "any"),
+    ),
     "long_mscale": Codec(
         read=_read_long,
         write=lambda value, values: (values["rope_attention_factor"] if value is None else value,),

@@ -235,7 +235,9 @@ class Oracle:
                 made = self._widened(at, after * self._expert(at, "down", one, inside))
                 out[token] += made
             out[token] += self.w.get(f"{at}mlp.widen.bias", 0)
-        return out + self._shared(at, x) if self.c.shared_expert_size else out
+        if not self.c.shared_expert_size:
+            return out
+        return (out + self._shared(at, x)) / (2 if self.c.shared_expert_mean else 1)
 
     def _narrow(self, at: str, x: Array) -> Array:
         return self._linear(f"{at}mlp.narrow", x) if self.c.expert_latent_size else x
@@ -523,5 +525,6 @@ class Oracle:
         if c.rope_scaling == "proportional" and not local:
             turned = np.arange(dim // 2) < (dim if c.rope_pairs is None else c.rope_pairs)
             angles = angles / (c.rope_factor or 1.0) * turned
+        angles = -angles if c.rope_reversed else angles
         turned = (x[..., : dim // 2] + 1j * x[..., dim // 2 : dim]) * np.exp(1j * angles[:, None])
         return np.concatenate([turned.real, turned.imag, x[..., dim:]], axis=-1)

@@ -55,6 +55,10 @@ def problems(**changes: Any) -> list[str]:
         ({"gate_sparsity": (0.5, 1.0, 0.0)}, ["gate_sparsity has a number that is neither"]),
         ({"gate_sparsity": (1e-9, 0.0, 0.0)}, ["gate_sparsity has a number that is neither"]),
         ({"gate_sparsity": (0.5,) * 3, "mlp": "plain"}, ["gate_sparsity is for gated MLPs"]),
+        (
+            {"rope_reversed": True, "position": "none"},
+            ["rope_reversed is for rotary positions of one base alone"],
+        ),
         ({"rope_pairs": 2}, ["rope_pairs 2 with rope_scaling 'none'"]),
         ({"rope_scaling": "proportional", "rope_pairs": 3}, ["rope_pairs 3 of 2"]),
         ({"block": "after", "layer_scale": True}, ["layer_scale with block 'after'"]),

@@ -95,6 +95,7 @@ CASES: dict[str, dict[str, Any]] = {
         "hidden_act": "relu2",
     },
     "bounds": {"plain_norms": True, "norm": "layer", "qkv_clip": 0.7, "mlp": "plain"},
+    "turned back": {"plain_norms": True, "rope_reversed": True, "rotary_dim": 4},
     "norms inside": {"plain_norms": True, "sub_norms": True, "qk_norm": "head"},
     "temperature": {
         "temperature": 0.8,
@@ -176,6 +177,7 @@ CASES: dict[str, dict[str, Any]] = {
         "swiglu_alpha": 1.7,
         "shared_expert_size": 5,
         "shared_expert_gate": True,
+        "shared_expert_mean": True,
         "attention_sinks": True,
         "sliding_window": 3,
         "sliding_layers": LAYERS,

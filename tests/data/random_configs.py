@@ -51,6 +51,7 @@ from tests.data.random_options import (
     two_bases,
     usual,
 )
+from tests.data.random_windowed_families import WINDOWED, sayable_windowed
 
 
 def _llama(draw: Draw) -> Config:
@@ -379,7 +380,7 @@ def sayable(model_type: str, config: Config) -> Config:
     for key in ("layer_types", "no_rope_layers"):
         if model_type not in (*LISTED, *LAYER_INPUTS, "kimi_linear"):
             config.pop(key, None)
-    if model_type in ("granite", "nemotron") or (
+    if model_type in ("granite", "granite_swa", "nemotron") or (
         model_type == "mixtral" and config["rope_parameters"]["rope_type"] in ("default", "linear")
     ):
         config["hidden_size"] = config.pop("head_dim") * config["num_attention_heads"]
@@ -424,6 +425,8 @@ def sayable(model_type: str, config: Config) -> Config:
         config["layers_block_type"] = ["moe" if kind == "mlp" else kind for kind in kinds]
     if model_type in SAYABLE:
         config = SAYABLE[model_type](config)
+    if model_type in WINDOWED:
+        config = sayable_windowed(model_type, config)
     if model_type == "phimoe":
         config = sayable_phimoe(config)
     if model_type == "dbrx":

@@ -198,6 +198,18 @@ def _vaultgemma(draw: Draw) -> Config:
     return renamed(config, {"hidden_act": "hidden_activation"}) | listed | whole
 
 
+def _nanochat(draw: Draw) -> Config:
+    caps = st.one_of(st.none(), st.floats(1.0, 50.0))
+    config = usual(
+        draw,
+        explicit=False,
+        attention_bias=FLAGS,
+        hidden_act=SQUARED,
+        final_logit_softcapping=caps,
+    )
+    return without(config, "head_dim")
+
+
 DENSE: Mapping[str, Callable[[Draw], Config]] = {
     "gemma": _gemma,
     "olmo": _olmo,
@@ -222,4 +234,5 @@ DENSE: Mapping[str, Callable[[Draw], Config]] = {
     "hunyuan_v1_dense": hunyuan,
     "persimmon": _persimmon,
     "vaultgemma": _vaultgemma,
+    "nanochat": _nanochat,
 }

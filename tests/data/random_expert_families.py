@@ -176,12 +176,32 @@ def _ernie4_5_moe(draw: Draw) -> Config:
 
 def _exaone_moe(draw: Draw) -> Config:
     config = grouped(draw, exaone4(draw))
-    layers = config["num_hidden_layers"]
     if config["sliding_window"] is None:
         config |= {"sliding_window": draw(WINDOW)}
-    listed = draw(st.lists(st.sampled_from(["dense", "sparse"]), min_size=layers, max_size=layers))
+    listed = mlp_kinds(draw, config)
     names = {"n_routed_experts": "num_experts", "n_shared_experts": "num_shared_experts"}
     return renamed(config, names) | ({"mlp_layer_types": listed} if draw(FLAGS) else {})
+
+
+def _hy_v3(draw: Draw) -> Config:
+    config = usual(
+        draw,
+        attention_bias=FLAGS,
+        mlp_bias=FLAGS,
+        moe_intermediate_size=st.integers(3, 21),
+        num_shared_experts=st.integers(1, 2),
+        router_scaling_factor=st.floats(0.5, 3.0),
+        enable_moe_fp32_combine=FLAGS,
+    )
+    config |= {"mlp_layer_types": mlp_kinds(draw, config)} if draw(FLAGS) else {}
+    return experts(draw, config, "num_experts")
+
+
+def mlp_kinds(draw: Draw, config: Config) -> list[str]:
+    """A kind of MLP for each layer."""
+    layers = config["num_hidden_layers"]
+    kind = st.sampled_from(["dense", "sparse"])
+    return draw(st.lists(kind, min_size=layers, max_size=layers))
 
 
 def _phimoe(draw: Draw) -> Config:
@@ -235,4 +255,5 @@ WITH_EXPERTS: Mapping[str, Callable[[Draw], Config]] = {
     "ernie4_5_moe": _ernie4_5_moe,
     "exaone_moe": _exaone_moe,
     "phimoe": _phimoe,
+    "hy_v3": _hy_v3,
 }

@@ -9,8 +9,10 @@ from tests.data.random_expert_families import WITH_EXPERTS
 from tests.data.random_gpt_families import GPT
 from tests.data.random_hybrid_families import HYBRID
 from tests.data.random_options import Config, Draw
+from tests.data.random_windowed_families import WINDOWED
 
 FURTHER: Mapping[str, Callable[[Draw], Config]] = {**DENSE, **WITH_EXPERTS, **GPT, **HYBRID}
+FURTHER = {**FURTHER, **WINDOWED}
 # Families that are one model type.
 MODEL_TYPES = {"granitehybrid": "granitemoehybrid", "nemotron_h_moe": "nemotron_h"}
 MODEL_TYPES |= {"gemma_embedding": "gemma3_text"}
@@ -39,7 +41,9 @@ WITHOUT_GGUF = (
     "gte",
     "helium",
     "hyperclovax",
+    "ministral",
     "mpnet",
+    "nanochat",
     "opt",
     "persimmon",
     "vaultgemma",
@@ -59,6 +63,8 @@ FURTHER_GRANTED: Mapping[str, Config] = {
     "arcee": {"hidden_act": "relu2"},
     "jais2": {"hidden_act": "relu2"},
     "cohere2": SILU | {"attention_bias": False, "tie_word_embeddings": True},
+    "cohere2_moe": SILU
+    | {"attention_bias": False, "shared_expert_combination_strategy": "average"},
     "nemotron": {"hidden_act": "relu2"},
     "olmoe": SILU
     | {"attention_bias": False, "clip_qkv": None, "norm_topk_prob": False, "rms_norm_eps": 1e-5},
@@ -69,6 +75,8 @@ FURTHER_GRANTED: Mapping[str, Config] = {
     "lfm2_moe": {"conv_bias": False, "use_expert_bias": True, "norm_topk_prob": True}
     | {"routed_scaling_factor": 1.0, "tie_word_embeddings": True},
     "phimoe": SILU | {"router_jitter_noise": 0.01},
+    "mellum": SILU | {"norm_topk_prob": True, "attention_bias": False},
+    "hy_v3": SILU | {"mlp_bias": False, "attention_bias": False},
     "ernie4_5_moe": SILU | {"moe_layer_end_index": -1},
     "bloom": {"tie_word_embeddings": True},
     "mpt": {"layer_norm_epsilon": 1e-5, "tie_word_embeddings": True},
@@ -104,8 +112,10 @@ FURTHER_GRANTED: Mapping[str, Config] = {
 # writes no scaling, or one in the place of others.
 FURTHER_FACTORS_KEPT = ("arcee", "internlm3", "iquestcoder", "phimoe")
 # Those whose converter writes each layer's kind of attention.
-LISTED = ("exaone4", "exaone_moe", "lfm2", "lfm2_moe", "olmo3", "qwen3_next")
+LISTED = ("exaone4", "exaone_moe", "lfm2", "lfm2_moe", "olmo3", "qwen3_next", *WINDOWED)
 LISTED += ("qwen3_5_text", "qwen3_5_moe_text", "granitemoehybrid", "granitehybrid")
-UNSCALED = ("cohere", "cohere2", "exaone_moe", "falcon_h1", "gemma", "nemotron", "phi", "stablelm")
+UNSCALED = ("cohere", "cohere2", "cohere2_moe", "exaone_moe", "falcon_h1", "gemma", "nemotron")
+UNSCALED += ("phi", "stablelm")
 # Families that say something else, or nothing, in the keys of transformers 4.
 NEWER_ALONE = ("apertus", "cwm", "gpt_oss", "olmo3", "qwen3_5_text", "qwen3_5_moe_text")
+NEWER_ALONE += ("cohere2_moe", "mellum")

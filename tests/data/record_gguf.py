@@ -69,9 +69,11 @@ def wanted(config: dict[str, Any]) -> dict[str, Any]:
     """Keys without which the converter does not take a configuration."""
     extra = {
         "cohere2": {"rotary_pct": 1.0},
+        "cohere2_moe": {"expert_selection_fn": "softmax"},
         "minimax_m2": {"rotary_dim": rotated(config)},
         "falcon": {"num_kv_heads": 1},
         "gpt2": {"n_ctx": config.get("n_positions")},
+        **dict.fromkeys(("granite_swa", "granitemoe_swa"), rotating(config)),
         "hunyuan_v1_moe": listed(config) if "moe_topk" in config else {},
         "bloom": {"seq_length": 2048},
         "modernbert": {
@@ -89,6 +91,12 @@ def rotated(config: dict[str, Any]) -> int:
     """Elements of a head that are rotated, where a table says their share."""
     table = config.get("rope_parameters") or config
     return int(config.get("head_dim", 0) * table.get("partial_rotary_factor", 1.0))
+
+
+def rotating(config: dict[str, Any]) -> dict[str, Any]:
+    """Which layers rotate, where a configuration lists their bases: the converter's own key."""
+    bases = config.get("layer_rope_theta") or ()
+    return {"no_rope_layers": [int(base != 0) for base in bases]} if 0 in bases else {}
 
 
 def listed(config: dict[str, Any]) -> dict[str, Any]:

@@ -38,6 +38,10 @@ VALUES: dict[str, Any] = {
     "depths": (1, 2, 3),
     "head_dim": 16,
     "rope_factor": None,
+    "rope_theta": 5000.0,
+    "norm": "layer",
+    "norm_eps": 1e-5,
+    "expert_scores": "sigmoid_of_chosen",
     "context_length": 4096,
     "position_offset": 2,
     "pad_token_id": 1,
@@ -100,6 +104,12 @@ def offset() -> st.SearchStrategy[tuple[bool, ...]]:
 # The layers that llama.cpp gives chunks.
 PERIOD = tuple((i + 1) % 4 != 0 for i in range(LAYERS))
 
+# The layers with a window, and those with one or without experts.
+WINDOWED = VALUES["sliding_layers"]
+WITH_DENSE = tuple(
+    window or not sparse for window, sparse in zip(WINDOWED, VALUES["expert_layers"], strict=True)
+)
+
 FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "tokens_of_scores": PAIRS | st.tuples(SIZES),
     "tokens_by_labels": PAIRS,
@@ -109,6 +119,17 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "t5_activation": st.sampled_from(["relu", "gelu", "gelu_tanh", "silu", "quick_gelu"]),
     "t5_gate": st.sampled_from(["gated", "plain"]),
     "scaled_heads": st.booleans(),
+    "windows_behind_first": FLAGS,
+    "rotated_or_dense": st.sampled_from([WINDOWED, WITH_DENSE]),
+    "rotated_or_first": st.just(WITH_DENSE),
+    "first_said": SIZES.filter(lambda size: size != 48),
+    "shared_if_any": st.none() | st.integers(1, 9).map(lambda count: 48 * count),
+    "norm_by_eps": st.sampled_from(["rms", "layer"]),
+    "eps_of_norm": FACTORS,
+    "added_up_to_one": st.booleans(),
+    "rotated_by_base": FLAGS,
+    "all_or_listed": FLAGS,
+    "base_of_layers": FACTORS,
     "linear_factor": st.just(1.0) | st.floats(1.5, 9),
     "ntk_factor": st.sampled_from([1.0, 8.0 ** (2 / 16)]),
     "ntk_base": st.floats(1e-3, 1e3),

@@ -19,7 +19,8 @@ from tests.variants.gguf_files import rewritten
 from tests.variants.rows import Files, inputs, rows
 
 # Families, and recipes of their files.
-FAMILIES = {name: name for name in ("glm4_moe", "exaone_moe", "solar_open", "qwen3_next")}
+PREDICTING = ("exaone_moe", "glm4_moe", "hy_v3", "qwen3_next", "solar_open")
+FAMILIES = {name: name for name in PREDICTING}
 FAMILIES |= {"qwen3_5_text": "qwen3_5", "glm4_moe_lite": "deepseek_v3"}
 # Some of what llama.cpp's converter writes of such a layer.
 PARTS = ("attn_norm.weight", "attn_q.weight", "nextn.eh_proj.weight", "nextn.enorm.weight")

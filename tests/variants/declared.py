@@ -77,6 +77,7 @@ LAST = _sentences("lasttoken", *PARTS)
 READ = {"pooling": "mean", "normalize": True, "max_length": 256}
 BGE, QWEN, GEMMA = "bge-small-en-v1.5", "Qwen3-0.6B", "embeddinggemma-300m"
 NOMIC = "nomic-embed-text-v1"
+SWASH = "granite-swash-2b"
 MIXER = "Phi-3.5-MoE-instruct"
 DEBERTA = "deberta-v2-xlarge"
 LABSE = {"dense_features": (384,), "dense_biases": (True,), "dense_activations": ("tanh",)}
@@ -253,6 +254,15 @@ DECLARED: tuple[Declared, ...] = (
     ),
     Declared(MIXER, {"num_experts_per_tok": 4}, None),
     Declared(MIXER, {"rope_scaling": {"type": "linear", "factor": 2.0}}, None),
+    Declared(SWASH, {"layer_rope_theta": [0, *[5000] * 23]}, {"rope_theta": 5000.0}),
+    Declared(SWASH, {"layer_rope_theta": [0, 5000, *[10000] * 22]}, None),
+    Declared(
+        SWASH,
+        {"layer_rope_theta": None, "no_rope_layers": [0, *[1] * 23]},
+        {"rope_layers": [False, *[True] * 23]},
+    ),
+    Declared(SWASH, {"no_rope_layers": [1] * 24}, None),
+    Declared("Hy3-preview", {"num_nextn_predict_layers": 0}, {}),
     Declared("Phi-3-mini-4k", {"rope_scaling": {"type": "linear", "factor": 2.0}}, None),
     Declared(
         "Qwen2.5-7B",

@@ -38,7 +38,9 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "gte* * constants/hf*",
         "helium * constants/hf*",
         "hyperclovax * constants/hf*",
+        "ministral * constants/hf*",
         "mpnet * constants/hf*",
+        "nanochat * constants/hf*",
         "opt * constants/hf*",
         "persimmon * constants/hf*",
         "vaultgemma * constants/hf*",
@@ -77,6 +79,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "glm4_moe drop config/n_layers",
         "exaone_moe drop config/n_layers",
         "solar_open drop config/n_layers*",
+        "hy_v3 drop config/n_layers*",
         "* set config/n_layers/gguf/keys/1 to *",
         "* drop weights/*/past_layers*",
     ),
@@ -106,6 +109,10 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     ),
     "of two rules that say why there is no tensor either may be the other": (
         "gemma3n swap weights/gguf/streams.spread.{stream}.weight with *",
+    ),
+    "tests/recipe/test_granite_swa.py looks for what is written": (
+        "granite_swa swap config/rope_theta/hf/keys/0/0 with 1",
+        "granite_swa swap config/rope_layers/hf/keys/0 with 1",
     ),
     "tests/recipe/test_phimoe.py looks for what is written": (
         "phimoe swap config/rope_original_context/hf/0 with 1",
@@ -153,6 +160,8 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     "llama.cpp has no biases for these: the rules say what is never written": (
         "_selective swap weights/gguf/*.selective.[vg]*.bias with *",
         "falcon * weights/gguf/*bias*",
+        "hy_v3 * weights/gguf/*bias*",
+        "mellum * weights/gguf/*bias*",
         "modernbert * weights/gguf/*bias*",
         "nemotron_h_moe * weights/gguf/*bias*",
     ),
@@ -171,6 +180,8 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "siglip_vision drop config/hidden_act/hf/values/[gs]?lu",
         "vit drop config/pooler_act/hf/values/tanh",
         "whisper drop config/hidden_act/hf/values/[gs]?lu",
+        "nanochat drop config/hidden_act/hf/values/*elu",
+        "nanochat drop config/hidden_act/hf/values/[gs]?lu",
         "xglm drop config/hidden_act/hf/values/[gs]?lu",
     ),
     "the order of a list of names means nothing": (
