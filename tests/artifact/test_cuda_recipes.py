@@ -1,4 +1,4 @@
-"""Every recipe compiled for GPUs: the models of tests/data in every type, without a GPU."""
+"""Recipes compiled for GPUs: the models of tests/data, without a GPU."""
 
 from __future__ import annotations
 
@@ -49,16 +49,19 @@ ODD = re.compile(r"_unaligned|^attention_\d+_\d+_(6|14)_")
 # on a multiprocessor, put aside two or three.
 LITTLE = 16
 TYPES = ("float16", "bfloat16", "float32")
+# One recipe in so many is compiled, in one of the types: families share most of their kernels.
+SHARE = 2
 
 
 def recipes(dtype: str, *, everything: bool) -> list[str]:
-    """Recipes of models of texts that are compiled in a type: each in one of them, or in all."""
+    """Recipes of models of texts that are compiled in a type: some in one type, or all in all."""
     texts = [name for name in recipe_names() if load_recipe(name).architecture in TEXT]
+    number = TYPES.index(dtype)
     return [
         name
         for name in texts
         if name not in OTHERS
-        and (everything or TYPES[zlib.crc32(name.encode()) % len(TYPES)] == dtype)
+        and (everything or zlib.crc32(name.encode()) % (SHARE * len(TYPES)) == number)
     ]
 
 
@@ -117,7 +120,7 @@ class Kernels:
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_every_recipe_compiles_and_stays_in_registers(
+def test_recipes_compile_and_stay_in_registers(
     dtype: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     kernels = Kernels()
