@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -197,6 +200,16 @@ def test_without_the_module_it_writes_texts(tmp_path: Path) -> None:
     source = ranker(tmp_path / "it")
     without_scores(source)
     assert {"prefill", "decode"} <= {*compiled(source, tmp_path / "out").manifest.entries}
+
+
+def test_what_to_run_has_a_query(tmp_path: Path) -> None:
+    source, output = ranker(tmp_path / "it"), tmp_path / "out"
+    result = CliRunner().invoke(app, ["compile", str(source), "-o", str(output)])
+    assert result.exit_code == 0, result.stderr
+    _, *command = shlex.split(result.stderr.partition("run it: ")[2])
+    ran = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert 0 <= float(ran.stdout) <= 1
 
 
 def test_at_the_terminal(made: Callable[..., tuple[Path, loader.Model]]) -> None:
