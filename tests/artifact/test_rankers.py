@@ -17,7 +17,9 @@ from typer.testing import CliRunner
 from maxtool import artifact
 from maxtool.cli.app import app
 from maxtool.errors import ConfigurationError, MalformedFile
+from maxtool.recipe.pair_template import jinja_of
 from maxtool.runtime import loader
+from maxtool.runtime.loader.chat import ChatTemplate
 from maxtool.runtime.loader.classifier import Classifier
 from tests.artifact.measure import BOUND, Array, error
 from tests.data.rankers import (
@@ -268,6 +270,15 @@ def test_what_does_not_fit(file: str, content: object, said: str, tmp_path: Path
     with pytest.raises((ConfigurationError, MalformedFile)) as refused:
         artifact.prepare(artifact.Request(source, tmp_path / "out"))
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["{{query}} {{document}}", "{%{query}%} {{{document}#}", "{#{query}{", PLACES]
+)
+def test_texts_with_places_as_jinja(text: str) -> None:
+    """Braces around a place are text, as llama.cpp takes them."""
+    said = [{"role": role, "content": f"{{{role}}}"} for role in ("query", "document")]
+    assert ChatTemplate(jinja_of(text), None).render(said) == text
 
 
 def test_a_template_without_a_place_is_refused(tmp_path: Path) -> None:
