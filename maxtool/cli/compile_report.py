@@ -22,6 +22,8 @@ SIZES = {"n_layers": "{} layers", "hidden_size": "hidden {}", "vocab_size": "voc
 
 # What to try, by an entry that says what kind of model it is.
 TRIALS = {"prefill": '--prompt "Once upon a time"', "embed": '--text "Once upon a time"'}
+# The same of a model that scores a text beside a query alone.
+SCORED = '--query "How do stories begin?" --text "Once upon a time"'
 # The same of tasks whose files need a fact: what prepares them.
 FILES = {
     "image": ("image", "--image FILE"),
@@ -144,6 +146,8 @@ def _invocation(build: AnyBuild) -> str:
         return f"python {script} --ids 1,2,3"
     if "decode" in entries and "default" in contents.tokenizer.chat_templates:
         return f"python {script} --chat"
+    if "pair_template" in contents.facts:
+        return f"python {script} {SCORED}"
     return f"python {script} {next(trial for entry, trial in TRIALS.items() if entry in entries)}"
 
 

@@ -27,8 +27,8 @@ HF_NAME, GGUF_NAME, USUAL = "reranker", "rerank", "default"
 QUERY, DOCUMENT = "{query}", "{document}"
 # An instruction that a text for llama.cpp has written out, and that may be another.
 INSTRUCTED = re.compile(r"(?<=<Instruct>: )[^\n{}]+(?=\n<Query>: \{query\})")
-# What begins something in Jinja.
-OPENING = re.compile(r"\{(?=[{%#])")
+# What begins something in Jinja, also with the place that follows a part.
+OPENING = re.compile(r"\{(?=[{%#]|\Z)")
 
 
 @dataclass(frozen=True)

@@ -106,8 +106,11 @@ def _write_ntk_factor(value: float, values: Values) -> Raws:
 
 
 def _read_rotated(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
-    """Read which layers have a base that is not 0, or a flag that is not."""
+    """Read which layers have a base that is not 0; flags may say the same, and no more."""
     bases, flags = raws
+    if bases is None and isinstance(flags, list | tuple) and not all(flags):
+        told = "transformers, which does not read these flags, rotates every layer"
+        raise Undefined(f"{short(flags)} without a base for each layer: {told}")
     listed = flags if bases is None else bases
     if not isinstance(listed, list | tuple):
         return listed

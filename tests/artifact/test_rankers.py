@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,9 @@ from typer.testing import CliRunner
 from maxtool import artifact
 from maxtool.cli.app import app
 from maxtool.errors import ConfigurationError, MalformedFile
+from maxtool.recipe.pair_template import jinja_of
 from maxtool.runtime import loader
+from maxtool.runtime.loader.chat import ChatTemplate
 from maxtool.runtime.loader.classifier import Classifier
 from tests.artifact.measure import BOUND, Array, error
 from tests.data.rankers import (
@@ -199,6 +204,16 @@ def test_without_the_module_it_writes_texts(tmp_path: Path) -> None:
     assert {"prefill", "decode"} <= {*compiled(source, tmp_path / "out").manifest.entries}
 
 
+def test_what_to_run_has_a_query(tmp_path: Path) -> None:
+    source, output = ranker(tmp_path / "it"), tmp_path / "out"
+    result = CliRunner().invoke(app, ["compile", str(source), "-o", str(output)])
+    assert result.exit_code == 0, result.stderr
+    _, *command = shlex.split(result.stderr.partition("run it: ")[2])
+    ran = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert 0 <= float(ran.stdout) <= 1
+
+
 def test_at_the_terminal(made: Callable[..., tuple[Path, loader.Model]]) -> None:
     _, model = made()
     command = ["embed", str(model.manifest.folder), "--text", DOCUMENTS[0], "--text", DOCUMENTS[1]]
@@ -255,6 +270,15 @@ def test_what_does_not_fit(file: str, content: object, said: str, tmp_path: Path
     with pytest.raises((ConfigurationError, MalformedFile)) as refused:
         artifact.prepare(artifact.Request(source, tmp_path / "out"))
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["{{query}} {{document}}", "{%{query}%} {{{document}#}", "{#{query}{", PLACES]
+)
+def test_texts_with_places_as_jinja(text: str) -> None:
+    """Braces around a place are text, as llama.cpp takes them."""
+    said = [{"role": role, "content": f"{{{role}}}"} for role in ("query", "document")]
+    assert ChatTemplate(jinja_of(text), None).render(said) == text
 
 
 def test_a_template_without_a_place_is_refused(tmp_path: Path) -> None:

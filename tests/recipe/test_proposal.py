@@ -168,8 +168,8 @@ def test_names_that_are_as_like_to_two_are_left(tmp_path: Path) -> None:
 def test_recipes_that_are_as_near_are_told_with_what_they_mean(tmp_path: Path) -> None:
     proposal = propose(open_checkpoint(disguised("tiny-qwen3", tmp_path / "it")))
     assert proposal.base == "qwen3"
-    assert proposal.alike["hunyuan_v1_dense"]["qk_norm_after_rope"] is True
-    assert "# As near: hunyuan_v1_dense, with qk_norm_after_rope = True" in proposal.text("it")
+    assert proposal.alike["exaone4"]["block"] == "post"
+    assert "# As near: exaone4, with block = 'post'" in proposal.text("it")
 
 
 def test_flags_follow_from_tensors(tmp_path: Path) -> None:

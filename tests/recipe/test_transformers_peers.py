@@ -34,6 +34,8 @@ GIVEN: dict[str, dict[str, Any]] = {
     # Its usual layers are of experts too, which are told by tensors.
     "nemotron_h": {"layers_block_type": ["linear_attention", "mlp", "full_attention"]},
 }
+# It does not run these without the rotary settings of each kind of layers.
+BY_KIND = ("mellum",)
 # What it writes in a form that it does not read: an infinity.
 UNREAD = ("time_step_limit",)
 # More layers and experts than the defaults have: what too few tensors cannot be is refused.
@@ -61,7 +63,7 @@ def shorter(config: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for key in config.keys() - {"model_type", *GIVEN.get(config["model_type"], {})}:
         yield key, {name: value for name, value in config.items() if name != key}
     rope = config.get("rope_parameters") or {}
-    for key in rope:
+    for key in rope if config["model_type"] not in BY_KIND else ():
         kept = {name: value for name, value in rope.items() if name != key}
         yield f"rope_parameters.{key}", {**config, "rope_parameters": kept}
 

@@ -45,11 +45,12 @@ def test_texts_are_those_of_transformers(name: str, said: str) -> None:
     for reply in (True, False):
         inputs = {"messages": messages, "add_generation_prompt": reply, **NOTHING}
         variables = EXPECTED["special_tokens"] | inputs
-        actual = template.answer({"template": text, "variables": variables, "most": 10_000})
+        request = {"template": text, "variables": variables, "each": [{}], "most": 10_000}
+        actual = template.answer(request)
         if isinstance(expected, dict):
             assert str(actual["error"]).endswith(f": {expected['refused']}")
         else:
-            assert actual == {"text": expected[not reply]}
+            assert actual == {"texts": [expected[not reply]]}
 
 
 @pytest.mark.parametrize("said", ["system", "several turns"])

@@ -261,12 +261,14 @@ DECLARED: tuple[Declared, ...] = (
     Declared(NORTH, {"use_qk_norm": True}, None),
     Declared(SWASH, {"layer_rope_theta": [0, *[5000] * 23]}, {"rope_theta": 5000.0}),
     Declared(SWASH, {"layer_rope_theta": [0, 5000, *[10000] * 22]}, None),
+    Declared(SWASH, {"layer_rope_theta": None, "no_rope_layers": [0, *[1] * 23]}, None),
     Declared(
         SWASH,
-        {"layer_rope_theta": None, "no_rope_layers": [0, *[1] * 23]},
-        {"rope_layers": [False, *[True] * 23]},
+        {"layer_rope_theta": None, "no_rope_layers": [1] * 24},
+        {"rope_layers": None},
     ),
     Declared(SWASH, {"no_rope_layers": [1] * 24}, None),
+    Declared("Mellum2-12B-A2.5B-Base", {"rope_parameters": None, "rope_theta": 1e6}, None),
     Declared("Hy3-preview", {"num_nextn_predict_layers": 0}, {}),
     Declared("Phi-3-mini-4k", {"rope_scaling": {"type": "linear", "factor": 2.0}}, None),
     Declared(
