@@ -18,6 +18,7 @@ from maxtool.recipe.keys import Keys, are_flags
 from maxtool.recipe.name_patterns import Pattern, Rename, renamed
 from maxtool.recipe.schema import KINDS, Match, Recipe, TextPart
 from maxtool.recipe.sentence_transformers import TABLE as SENTENCES
+from maxtool.recipe.text_defaults import completed
 from maxtool.weights import Checkpoint
 
 KIND = KINDS["hf"]
@@ -28,18 +29,6 @@ WHOLE = ("language_model", "model.language_model", "language", "llm")
 BODY = ("model.language_model", "model.text_model", "model.llm", "language_model", "text_model")
 DECODER = "decoder"
 EMBEDDING, HEAD, TIED = "embed.weight", "lm_head.weight", "tie_word_embeddings"
-# What transformers' classes have where a table leaves keys out: older releases wrote no key inside
-# a table whose value was the class's own.
-SIZES: tuple[str, ...] = ("hidden_size", "intermediate_size", "num_hidden_layers")
-SIZES += ("num_attention_heads", "vocab_size")
-USUAL: Mapping[str, tuple[int, ...]] = {
-    "gemma": (3072, 24576, 28, 16, 256000),
-    "gemma2": (2304, 9216, 26, 8, 256000),
-    "llama": (4096, 11008, 32, 32, 32000),
-    "mistral": (4096, 14336, 32, 32, 32000),
-    "qwen2": (4096, 22016, 32, 32, 151936),
-    "qwen3": (4096, 22016, 32, 32, 151936),
-}
 # Models of several parts whose language model is not what it is by itself.
 OTHERWISE = {
     "paligemma": "it attends to the whole prompt, and not only to what comes before a token",
@@ -64,8 +53,8 @@ def keys_inside(keys: Keys, section: str) -> Keys:
         for key, value in keys.values.items()
         if covered(key, NEVER_IGNORED["hf"] | {SENTENCES})
     }
-    usual = zip(SIZES, USUAL.get(str(inside.get(KIND)), ()), strict=False)
-    return Keys("hf", {**dict(usual), **inside, **outer})
+    kinds = (str(keys.get(KIND)), str(inside.get(KIND)))
+    return Keys("hf", {**completed(inside, *kinds), **outer})
 
 
 def has_values(match: Match, keys: Keys) -> bool:

@@ -189,6 +189,26 @@ def test_sizes_that_are_left_out(tmp_path: Path) -> None:
     assert [found[name] for name in sizes] == [4096, 11008, 32, 32, 32, 32064]
 
 
+@pytest.mark.parametrize(
+    ("said", "base"),
+    [
+        ({}, 1e8),
+        ({"rope_theta": 7.0}, 7.0),
+        ({"rope_parameters": {"rope_type": "default", "rope_theta": 7.0}}, 7.0),
+        ({"rope_parameters": {"rope_type": "default"}}, 1e8),
+    ],
+)
+def test_what_the_class_of_the_whole_puts_into_the_table(
+    said: dict[str, Any], base: float, tmp_path: Path
+) -> None:
+    """Voxtral's language model is no usual Llama where its table leaves keys out."""
+    _, held = recorded("llama")
+    checkpoint = whole(tmp_path, {"model_type": "llama", **said}, held, model_type="voxtral")
+    found = resolve_config(find_recipe(checkpoint), checkpoint).values
+    assert (found["rope_theta"], found["norm_eps"]) == (base, 1e-5)
+    assert (found["n_layers"], found["n_kv_heads"], found["head_dim"]) == (30, 8, 128)
+
+
 def test_tensors_of_the_language_model_are_all_known(tmp_path: Path) -> None:
     """Layers that attend to images, for one, are not left out in silence."""
     row, held = recorded("llama")
