@@ -24,6 +24,12 @@ PACKAGES = ("torch", "transformers")
 INSTALL = "pip install 'maxtool[transformers]'"
 GENERATE = "generate"
 CAUSAL = "AutoModelForCausalLM"
+# Classes of models that write texts, each with the table of configurations that it knows.
+WRITERS = {
+    CAUSAL: "MODEL_FOR_CAUSAL_LM_MAPPING",
+    "AutoModelForImageTextToText": "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING",
+    "AutoModelForMultimodalLM": "MODEL_FOR_MULTIMODAL_LM_MAPPING",
+}
 # Of these transformers counts the positions of every call from 0 unless it is told them.
 UNCOUNTED = ("bamba",)
 # Of these it bounds steps by what they were drawn from, and not as the published code does.
@@ -130,12 +136,12 @@ class OriginalModel:
 
 
 def writer_of(checkpoint: Checkpoint) -> str:
-    """Name the class of transformers for a model that writes texts; those that see have another."""
+    """Name the class of transformers for a model that writes texts; of several parts or of one."""
     import transformers
 
     config = _loaded(transformers.AutoConfig, checkpoint)
-    writes = type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING
-    return CAUSAL if writes else "AutoModelForImageTextToText"
+    mappings = ((name, getattr(transformers, mapping, {})) for name, mapping in WRITERS.items())
+    return next((name for name, mapping in mappings if type(config) in mapping), CAUSAL)
 
 
 def of_length_1(vectors: Array) -> Array:

@@ -30,10 +30,15 @@ BODY = ("model.language_model", "model.text_model", "model.llm", "language_model
 DECODER = "decoder"
 EMBEDDING, HEAD, TIED = "embed.weight", "lm_head.weight", "tie_word_embeddings"
 # Models of several parts whose language model is not what it is by itself.
+WHOLE_PROMPT = "it attends to the whole prompt, and not only to what comes before a token"
 OTHERWISE = {
-    "paligemma": "it attends to the whole prompt, and not only to what comes before a token",
+    "jev": "it chooses among options by a head of its own, and writes no text",
+    "paligemma": WHOLE_PROMPT,
     "shieldgemma2": "it tells classes of images, and writes no text",
+    "spatialvla": WHOLE_PROMPT,
 }
+# Keys beside the table that say the same of models whose kind is new, with what they say then.
+BOTH_WAYS: Mapping[str, bool] = {"is_causal": False, "use_bidirectional_attention": True}
 
 
 def section_of(keys: Keys) -> str | None:
@@ -166,14 +171,22 @@ def _part(name: str) -> str:
     return f"{first}.{rest[0]}" if first == "model" and len(rest) > 1 else first
 
 
-def refusal(keys: Keys, read: Iterable[Recipe]) -> str | None:
+def refusal(keys: Keys, section: str, read: Iterable[Recipe]) -> str | None:
     """The reason why the language model of a checkpoint is not read by itself, if there is one."""
-    if why := OTHERWISE.get(str(keys.get(KIND))):
+    if why := OTHERWISE.get(str(keys.get(KIND))) or _seen_both_ways(keys, section):
         return f"its language model is not read by itself: {why}"
     if any(recipe.text_part and recipe.text_part.is_found for recipe in read):
         return None
     prefixes = ", ".join(dict.fromkeys((*WHOLE, *BODY)))
     return f"the tensors of its language model are below none of {prefixes}"
+
+
+def _seen_both_ways(keys: Keys, section: str) -> str | None:
+    """What a key beside the table says of attention, where the table itself does not."""
+    for key, value in BOTH_WAYS.items():
+        if keys.get(key) is value and keys.get(f"{section}.{key}") is None:
+            return f"{key} = {value} beside {section} says that it attends to what follows a token"
+    return None
 
 
 def values_of(recipe: Recipe, keys: Keys) -> Keys:

@@ -244,12 +244,36 @@ def test_what_is_unknown_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "why"), [("paligemma", "whole prompt"), ("shieldgemma2", "classes of images")]
+    ("kind", "why"),
+    [
+        ("jev", "chooses among options"),
+        ("paligemma", "whole prompt"),
+        ("shieldgemma2", "classes of images"),
+        ("spatialvla", "whole prompt"),
+    ],
 )
 def test_models_that_are_not_read_by_part(kind: str, why: str, tmp_path: Path) -> None:
     row, held = recorded("llama")
     with pytest.raises(UnknownArchitecture, match=why):
         find_recipe(whole(tmp_path, row.config, held, model_type=kind))
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"is_causal": False}, "is_causal = False beside text_config"),
+        ({"use_bidirectional_attention": True}, "use_bidirectional_attention = True beside"),
+    ],
+)
+def test_attention_to_what_follows_is_not_passed_over(
+    said: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    row, held = recorded("llama")
+    with pytest.raises(UnknownArchitecture, match=why):
+        find_recipe(whole(tmp_path / "outside", row.config, held, **said))
+    inner = {**row.config, "is_causal": False}
+    planned = fitting(whole(tmp_path / "inside", inner, held, is_causal=False))
+    assert planned.config["bidirectional"] is True
 
 
 def test_prefixes_that_are_unknown(tmp_path: Path) -> None:
