@@ -36,6 +36,8 @@ UNCOUNTED = ("bamba",)
 BOUNDED = ("nemotron_h",)
 # Of these its classes leave out a pooler that a checkpoint has, unless they are told not to.
 POOLERLESS, POOLER = ("gte",), "pooler_output"
+# Of these its classes of the whole leave out what scales logits, which published code did not.
+UNSCALED = ("aya_vision", "cohere2_vision", "granite_speech", "granite_speech_plus")
 LEAST_NORM = 1e-12
 """The length below which a vector is not scaled to length 1."""
 
@@ -197,6 +199,8 @@ def load_model(name: str, checkpoint: Checkpoint, **options: Any) -> Any:  # noq
     model = _loaded(getattr(transformers, name), checkpoint, dtype=torch.float32, **options).eval()
     if model.config.model_type in BOUNDED:
         _take_bounds(model)
+    if model.config.model_type in UNSCALED:
+        _scale_logits(model)
     return model
 
 
@@ -205,6 +209,14 @@ def _take_bounds(model: Any) -> None:  # noqa: ANN401 - of transformers, which h
     for module in model.modules():
         if hasattr(module, "time_step_limit"):
             module.time_step_limit = tuple(model.config.time_step_limit)
+
+
+def _scale_logits(model: Any) -> None:  # noqa: ANN401 - of transformers, which has no types
+    """Scale what the head gives as the class of the language model by itself does."""
+    text = model.config.get_text_config()
+    factor = getattr(text, "logit_scale", 1.0) / getattr(text, "logits_scaling", 1.0)
+    head = model.get_output_embeddings()
+    head.register_forward_hook(lambda _module, _inputs, logits: logits * factor)
 
 
 def call_model(model: Any, inputs: Mapping[str, Array], **options: Any) -> dict[str, Array]:  # noqa: ANN401
