@@ -21,6 +21,7 @@ class Recognition:
     # Why no recipe recognises it, or what is missing, unused, of the wrong shape, not supported.
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    part: str = ""  # what is read of a model of several parts, and what is left out
 
 
 def recognise(checkpoint: Checkpoint) -> Recognition:
@@ -35,5 +36,9 @@ def recognise(checkpoint: Checkpoint) -> Recognition:
     except ModelMismatch as error:
         return Recognition(recipe.name, problems=list(error.problems) or [error.what])
     return Recognition(
-        recipe.name, len(planned.parameters), shown(planned.misfits()), planned.notes
+        recipe.name,
+        len(planned.parameters),
+        shown(planned.misfits()),
+        planned.notes,
+        recipe.text_part.note if recipe.text_part else "",
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from maxtool.errors import ConfigurationError
 from maxtool.recipe.name_patterns import Pattern, Rename
 from maxtool.recipe.operations import OPERATIONS
 from maxtool.recipe.step import Step
@@ -76,10 +77,18 @@ class Rules:
 
 
 def resolve_size(size: Size, values: Mapping[str, Any]) -> int:
-    """The number a size stands for under a configuration."""
+    """The number a size stands for under a configuration.
+
+    Raises:
+        ConfigurationError: If it is a field that is null.
+    """
     if isinstance(size, tuple):
         return math.prod(resolve_size(factor, values) for factor in size)
-    return int(values[size]) if isinstance(size, str) else size
+    if not isinstance(size, str):
+        return size
+    if values[size] is None:
+        raise ConfigurationError(f"a rule has the size {size}, which is null in this model")
+    return int(values[size])
 
 
 def resolve_step(step: Step, values: Mapping[str, Any]) -> Step:

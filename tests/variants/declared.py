@@ -77,6 +77,7 @@ LAST = _sentences("lasttoken", *PARTS)
 READ = {"pooling": "mean", "normalize": True, "max_length": 256}
 BGE, QWEN, GEMMA = "bge-small-en-v1.5", "Qwen3-0.6B", "embeddinggemma-300m"
 NOMIC = "nomic-embed-text-v1"
+NORTH = "North-Mini-Code-1.0"
 SWASH = "granite-swash-2b"
 MIXER = "Phi-3.5-MoE-instruct"
 DEBERTA = "deberta-v2-xlarge"
@@ -254,6 +255,10 @@ DECLARED: tuple[Declared, ...] = (
     ),
     Declared(MIXER, {"num_experts_per_tok": 4}, None),
     Declared(MIXER, {"rope_scaling": {"type": "linear", "factor": 2.0}}, None),
+    Declared(NORTH, {"rope_scaling": {"type": "linear", "factor": 2.0}}, None),
+    Declared(NORTH, {"rope_theta": None}, {"rope_theta": 10000.0}),
+    Declared(NORTH, {"layer_norm_eps": None}, {"norm": "layer", "norm_eps": 1e-5}),
+    Declared(NORTH, {"use_qk_norm": True}, None),
     Declared(SWASH, {"layer_rope_theta": [0, *[5000] * 23]}, {"rope_theta": 5000.0}),
     Declared(SWASH, {"layer_rope_theta": [0, 5000, *[10000] * 22]}, None),
     Declared(

@@ -146,10 +146,14 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "mamba2 drop config/context_length/hf",
     ),
     "no recorded model is as wide as so many heads": ("mpt set config/n_heads/hf/default to *",),
+    "transformers has no model of its class without a window": (
+        "ministral set config/sliding_layers/hf/codec to '*_windows'",
+    ),
     "all files say how large a head is": ("ministral3 * config/head_dim/default/*",),
     "a spelling of an activation that other families' recordings have": (
         "apertus * config/hidden_act/hf/values/*",
         "bitnet * config/hidden_act/hf/values/*",
+        "nanochat * config/hidden_act/hf/values/*",
         "phi drop config/hidden_act/hf/values/*",
         "_selective drop config/hidden_act/hf/values/*",
         "_selective set config/hidden_act/hf/values/* to *",
@@ -180,8 +184,6 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "siglip_vision drop config/hidden_act/hf/values/[gs]?lu",
         "vit drop config/pooler_act/hf/values/tanh",
         "whisper drop config/hidden_act/hf/values/[gs]?lu",
-        "nanochat drop config/hidden_act/hf/values/*elu",
-        "nanochat drop config/hidden_act/hf/values/[gs]?lu",
         "xglm drop config/hidden_act/hf/values/[gs]?lu",
     ),
     "the order of a list of names means nothing": (

@@ -58,6 +58,8 @@ def say_recognition(out: Output, recognition: Recognition) -> None:
     fits = f"{units.plural(len(problems), 'problem')}" if problems else "everything fits"
     count = units.plural(recognition.parameters, "weight")
     out.print(f"[dim]recipe[/] {out.escape(recognition.recipe)} · {count} · {fits}")
+    if recognition.part:
+        out.print(f"  [dim]{out.escape(recognition.part)}[/]")
     shown = problems if out.verbose else problems[:MAX_ITEMS]
     for problem in shown:
         out.print(f"  [yellow]{out.escape(problem)}[/]")
