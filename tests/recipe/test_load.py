@@ -24,10 +24,10 @@ DOWN = '"norm.weight" = "model.norm.weight"'
 
 
 ENTRIES = {
-    "decoder": {"forward", "prefill", "decode", "embed"},
+    "decoder": {"forward", "prefill", "decode", "embed", "classify"},
     "encoder": {"forward", "embed", "classify"},
     "image_encoder": {"forward", "embed", "classify"},
-    "image_text": {"forward", "prefill", "decode", "embed", "look"},
+    "image_text": {"forward", "prefill", "decode", "embed", "classify", "look"},
     "resnet": {"forward", "embed", "classify"},
     "convnext": {"forward", "embed", "classify"},
     "seq2seq": {"encode", "prefill", "decode"},
@@ -35,7 +35,7 @@ ENTRIES = {
     "speech": {"encode", "prefill", "decode"},
 }
 # Of a decoder that makes vectors, and nothing else.
-VECTORS = {"gemma_embedding": {"forward", "embed"}}
+VECTORS = {"gemma_embedding": {"forward", "embed", "classify"}}
 
 
 def test_shipped_recipes_load() -> None:
