@@ -45,11 +45,12 @@ def test_texts_are_those_of_transformers(name: str, said: str) -> None:
     for reply in (True, False):
         inputs = {"messages": messages, "add_generation_prompt": reply, **NOTHING}
         variables = EXPECTED["special_tokens"] | inputs
-        actual = template.answer({"template": text, "variables": variables, "most": 10_000})
+        request = {"template": text, "variables": variables, "each": [{}], "most": 10_000}
+        actual = template.answer(request)
         if isinstance(expected, dict):
             assert str(actual["error"]).endswith(f": {expected['refused']}")
         else:
-            assert actual == {"text": expected[not reply]}
+            assert actual == {"texts": [expected[not reply]]}
 
 
 @pytest.mark.parametrize("said", ["system", "several turns"])
@@ -73,6 +74,32 @@ def test_ids_are_those_of_transformers(kind: str, monkeypatch: pytest.MonkeyPatc
 def in_this_process(_: str, request: dict[str, Any], **__: int) -> dict[str, object]:
     """The answer of a template, without a process for it."""
     return template.answer(request)
+
+
+# As models that see have them: of a text, whose items are characters, nothing is written.
+PARTS_ALONE = """
+{%- for message in messages -%}
+{{ message['role'] }}:
+{%- for part in message['content'] if part['type'] == 'text' %} {{ part['text'] }}{% endfor %};
+{%- endfor -%}
+"""
+
+
+def test_a_template_for_lists_of_parts_alone() -> None:
+    asked = [{"role": "user", "content": " What is it? "}]
+    talk = [{"role": "system", "content": "Be brief."}, *asked]
+    assert written(PARTS_ALONE).render(talk) == "system: Be brief.;user:  What is it? ;"
+    parts = [{"role": "user", "content": [{"type": "text", "text": "What?"}]}]
+    assert written(PARTS_ALONE).render(parts) == "user: What?;"
+
+
+def test_a_template_that_leaves_words_out_gets_no_lists() -> None:
+    """It would write them as Python does."""
+    changed = "{% for message in messages %}{{ message['content'] | upper }}{% endfor %}"
+    printed = "{% for message in messages %}{{ message['content'] | tojson }}{% endfor %}"
+    asked = [{"role": "user", "content": 'a "b"'}]
+    assert written(changed).render(asked) == 'A "B"'
+    assert written(printed).render(asked) == '"a \\"b\\""'
 
 
 def test_no_message_holds_a_mark(monkeypatch: pytest.MonkeyPatch) -> None:
