@@ -37,6 +37,8 @@ OTHERWISE = {
     "shieldgemma2": "it tells classes of images, and writes no text",
     "spatialvla": WHOLE_PROMPT,
 }
+# What shows models made of PaliGemma, whatever their kind is: language models, a key beside them.
+OF_PALIGEMMA = (("gemma", "gemma2"), "projection_dim")
 # Keys beside the table that say the same of models whose kind is new, with what they say then.
 BOTH_WAYS: Mapping[str, bool] = {"is_causal": False, "use_bidirectional_attention": True}
 
@@ -183,6 +185,9 @@ def refusal(keys: Keys, section: str, read: Iterable[Recipe]) -> str | None:
 
 def _seen_both_ways(keys: Keys, section: str) -> str | None:
     """What a key beside the table says of attention, where the table itself does not."""
+    kinds, projected = OF_PALIGEMMA
+    if keys.get(f"{section}.{KIND}") in kinds and keys.get(projected) is not None:
+        return f"{projected} shows a model made of PaliGemma, and {WHOLE_PROMPT}"
     for key, value in BOTH_WAYS.items():
         if keys.get(key) is value and keys.get(f"{section}.{key}") is None:
             return f"{key} = {value} beside {section} says that it attends to what follows a token"

@@ -277,6 +277,14 @@ def test_attention_to_what_follows_is_not_passed_over(
     assert planned.config["bidirectional"] is True
 
 
+def test_models_made_of_paligemma_are_not_read_by_part(tmp_path: Path) -> None:
+    row = next(iter(rows("gemma2")))
+    held = tensors(row.shapes, row.norm)
+    assert fitting(whole(tmp_path / "another", row.config, held)).recipe.name == "gemma2"
+    with pytest.raises(UnknownArchitecture, match=r"projection_dim shows .* whole prompt"):
+        find_recipe(whole(tmp_path / "such", row.config, held, projection_dim=8))
+
+
 def test_prefixes_that_are_unknown(tmp_path: Path) -> None:
     row, held = recorded("llama")
     with pytest.raises(UnknownArchitecture, match="below none of language_model, "):
