@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -234,6 +235,26 @@ def test_quantization_outside_is_not_passed_over(tmp_path: Path) -> None:
         fitting(whole(tmp_path, row.config, held, quantization_config=said))
     with pytest.raises(ModelMismatch, match="quantization_config"):
         fitting(whole(tmp_path, {**row.config, "quantization_config": said}, held))
+
+
+@pytest.mark.parametrize("place", ["outside", "inside", "both"])
+def test_quantization_of_the_language_model(place: str, tmp_path: Path) -> None:
+    """Blocks of float8, as the whole configuration says, or the table (Kimi K2.5)."""
+    row, held = recorded("llama")
+    said = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+    name = "model.layers.0.mlp.up_proj.weight"
+    scaled = {**held, name: held[name].astype(ml_dtypes.float8_e4m3fn)}
+    spelled = {f"language_model.{key}": array for key, array in scaled.items()}
+    spelled[f"language_model.{name}_scale_inv"] = np.full((1, 1), 2, np.float32)
+    inner = {**row.config} | ({} if place == "outside" else {"quantization_config": said})
+    outer = {} if place == "inside" else {"quantization_config": said}
+    checkpoint = whole(tmp_path, inner, spelled, spelled=str, **outer)
+    if place == "both":
+        with pytest.raises(ModelMismatch, match="quantization_config"):
+            fitting(checkpoint)
+    else:
+        read = fitting(checkpoint).read("layers.0.mlp.up.weight").data
+        assert np.array_equal(read, scaled[name].astype(np.float32) * 2)
 
 
 def test_what_is_unknown_is_told(tmp_path: Path) -> None:
