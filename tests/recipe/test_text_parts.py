@@ -257,6 +257,13 @@ def test_quantization_of_the_language_model(place: str, tmp_path: Path) -> None:
         assert np.array_equal(read, scaled[name].astype(np.float32) * 2)
 
 
+def test_how_attention_is_run_changes_nothing(tmp_path: Path) -> None:
+    """Published tables of InternVL say it."""
+    row, held = recorded("llama")
+    text = {**row.config, "attn_implementation": "flash_attention_2"}
+    assert fitting(whole(tmp_path, text, held, section="llm_config")).parameters
+
+
 def test_what_is_unknown_is_told(tmp_path: Path) -> None:
     row, held = recorded("llama")
     checkpoint = whole(tmp_path, {**row.config, "model_type": "qwen9"}, held)
