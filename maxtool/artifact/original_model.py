@@ -24,12 +24,20 @@ PACKAGES = ("torch", "transformers")
 INSTALL = "pip install 'maxtool[transformers]'"
 GENERATE = "generate"
 CAUSAL = "AutoModelForCausalLM"
+# Classes of models that write texts, each with the table of configurations that it knows.
+WRITERS = {
+    CAUSAL: "MODEL_FOR_CAUSAL_LM_MAPPING",
+    "AutoModelForImageTextToText": "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING",
+    "AutoModelForMultimodalLM": "MODEL_FOR_MULTIMODAL_LM_MAPPING",
+}
 # Of these transformers counts the positions of every call from 0 unless it is told them.
 UNCOUNTED = ("bamba",)
 # Of these it bounds steps by what they were drawn from, and not as the published code does.
 BOUNDED = ("nemotron_h",)
 # Of these its classes leave out a pooler that a checkpoint has, unless they are told not to.
 POOLERLESS, POOLER = ("gte",), "pooler_output"
+# Of these its classes of the whole leave out what scales logits, which published code did not.
+UNSCALED = ("aya_vision", "cohere2_vision", "granite_speech", "granite_speech_plus")
 LEAST_NORM = 1e-12
 """The length below which a vector is not scaled to length 1."""
 
@@ -130,12 +138,12 @@ class OriginalModel:
 
 
 def writer_of(checkpoint: Checkpoint) -> str:
-    """Name the class of transformers for a model that writes texts; those that see have another."""
+    """Name the class of transformers for a model that writes texts; of several parts or of one."""
     import transformers
 
     config = _loaded(transformers.AutoConfig, checkpoint)
-    writes = type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING
-    return CAUSAL if writes else "AutoModelForImageTextToText"
+    mappings = ((name, getattr(transformers, mapping, {})) for name, mapping in WRITERS.items())
+    return next((name for name, mapping in mappings if type(config) in mapping), CAUSAL)
 
 
 def of_length_1(vectors: Array) -> Array:
@@ -191,6 +199,8 @@ def load_model(name: str, checkpoint: Checkpoint, **options: Any) -> Any:  # noq
     model = _loaded(getattr(transformers, name), checkpoint, dtype=torch.float32, **options).eval()
     if model.config.model_type in BOUNDED:
         _take_bounds(model)
+    if model.config.model_type in UNSCALED:
+        _scale_logits(model)
     return model
 
 
@@ -199,6 +209,14 @@ def _take_bounds(model: Any) -> None:  # noqa: ANN401 - of transformers, which h
     for module in model.modules():
         if hasattr(module, "time_step_limit"):
             module.time_step_limit = tuple(model.config.time_step_limit)
+
+
+def _scale_logits(model: Any) -> None:  # noqa: ANN401 - of transformers, which has no types
+    """Scale what the head gives as the class of the language model by itself does."""
+    text = model.config.get_text_config()
+    factor = getattr(text, "logit_scale", 1.0) / getattr(text, "logits_scaling", 1.0)
+    head = model.get_output_embeddings()
+    head.register_forward_hook(lambda _module, _inputs, logits: logits * factor)
 
 
 def call_model(model: Any, inputs: Mapping[str, Array], **options: Any) -> dict[str, Array]:  # noqa: ANN401

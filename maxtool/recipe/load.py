@@ -122,7 +122,7 @@ def _inside(known: Mapping[str, Match], keys: Keys, checkpoint: Checkpoint) -> R
         for recipe in recipes
         if text_part.is_language_model(recipe)
     }
-    if read and (refused := text_part.refusal(keys, read.values())):
+    if read and (refused := text_part.refusal(keys, section, read.values())):
         raise UnknownArchitecture(
             f"no recipe has the whole of a {keys.get(KINDS['hf'])!r}, and {refused}",
             file=checkpoint.config_file or checkpoint.path,

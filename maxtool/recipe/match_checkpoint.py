@@ -19,6 +19,7 @@ from maxtool.recipe.operations import result_dtype
 from maxtool.recipe.plan import Binding, Plan
 from maxtool.recipe.read_config import resolve_config
 from maxtool.recipe.schema import Recipe
+from maxtool.recipe.square_matrices import tell_squares
 from maxtool.recipe.step import Shape
 from maxtool.recipe.text_part import tensors_of, within
 from maxtool.recipe.unused_tensors import classify_unused
@@ -55,6 +56,7 @@ def plan(recipe: Recipe, checkpoint: Checkpoint, *, ignore: frozenset[str] = fro
     made.context = module.context
     for parameter, shape in _shapes(module).items():
         _bind(made, parameter, shape)
+    tell_squares(made)
     classify_unused(made)
     return made
 

@@ -86,18 +86,18 @@ def _outputs_first_shape(shape: Shape, params: Params) -> Shape:
 
 
 def _outputs_first(array: Array, params: Params) -> Array:
+    """The matrices with a row for each output; square ones are taken to have one for each input."""
     fits = array.shape == _outputs_first_shape(array.shape, params)
-    return array if fits else np.ascontiguousarray(array.swapaxes(-1, -2))
+    is_square = params["rows"] == params["columns"]
+    return array if fits and not is_square else np.ascontiguousarray(array.swapaxes(-1, -2))
 
 
 def _inputs_first_shape(shape: Shape, params: Params) -> Shape:
     return (*_outputs_first_shape(shape, params)[:-2], params["columns"], params["rows"])
 
 
-def _inputs_first(array: Array, params: Params) -> Array:
-    """The matrices with a row for each input; square ones as they are, as they are read."""
-    is_square = params["rows"] == params["columns"]
-    return array if is_square else np.ascontiguousarray(array.swapaxes(-1, -2))
+def _inputs_first(array: Array, params: Params) -> Array:  # noqa: ARG001
+    return np.ascontiguousarray(array.swapaxes(-1, -2))
 
 
 MATRICES = {"rows": "size", "columns": "size"}

@@ -18,6 +18,7 @@ from maxtool.recipe.keys import Keys, are_flags
 from maxtool.recipe.name_patterns import Pattern, Rename, renamed
 from maxtool.recipe.schema import KINDS, Match, Recipe, TextPart
 from maxtool.recipe.sentence_transformers import TABLE as SENTENCES
+from maxtool.recipe.text_defaults import completed
 from maxtool.weights import Checkpoint
 
 KIND = KINDS["hf"]
@@ -28,23 +29,18 @@ WHOLE = ("language_model", "model.language_model", "language", "llm")
 BODY = ("model.language_model", "model.text_model", "model.llm", "language_model", "text_model")
 DECODER = "decoder"
 EMBEDDING, HEAD, TIED = "embed.weight", "lm_head.weight", "tie_word_embeddings"
-# What transformers' classes have where a table leaves keys out: older releases wrote no key inside
-# a table whose value was the class's own.
-SIZES: tuple[str, ...] = ("hidden_size", "intermediate_size", "num_hidden_layers")
-SIZES += ("num_attention_heads", "vocab_size")
-USUAL: Mapping[str, tuple[int, ...]] = {
-    "gemma": (3072, 24576, 28, 16, 256000),
-    "gemma2": (2304, 9216, 26, 8, 256000),
-    "llama": (4096, 11008, 32, 32, 32000),
-    "mistral": (4096, 14336, 32, 32, 32000),
-    "qwen2": (4096, 22016, 32, 32, 151936),
-    "qwen3": (4096, 22016, 32, 32, 151936),
-}
 # Models of several parts whose language model is not what it is by itself.
+WHOLE_PROMPT = "it attends to the whole prompt, and not only to what comes before a token"
 OTHERWISE = {
-    "paligemma": "it attends to the whole prompt, and not only to what comes before a token",
+    "jev": "it chooses among options by a head of its own, and writes no text",
+    "paligemma": WHOLE_PROMPT,
     "shieldgemma2": "it tells classes of images, and writes no text",
+    "spatialvla": WHOLE_PROMPT,
 }
+# What shows models made of PaliGemma, whatever their kind is: language models, a key beside them.
+OF_PALIGEMMA = (("gemma", "gemma2"), "projection_dim")
+# Keys beside the table that say the same of models whose kind is new, with what they say then.
+BOTH_WAYS: Mapping[str, bool] = {"is_causal": False, "use_bidirectional_attention": True}
 
 
 def section_of(keys: Keys) -> str | None:
@@ -64,8 +60,8 @@ def keys_inside(keys: Keys, section: str) -> Keys:
         for key, value in keys.values.items()
         if covered(key, NEVER_IGNORED["hf"] | {SENTENCES})
     }
-    usual = zip(SIZES, USUAL.get(str(inside.get(KIND)), ()), strict=False)
-    return Keys("hf", {**dict(usual), **inside, **outer})
+    kinds = (str(keys.get(KIND)), str(inside.get(KIND)))
+    return Keys("hf", {**completed(inside, *kinds), **outer})
 
 
 def has_values(match: Match, keys: Keys) -> bool:
@@ -177,14 +173,25 @@ def _part(name: str) -> str:
     return f"{first}.{rest[0]}" if first == "model" and len(rest) > 1 else first
 
 
-def refusal(keys: Keys, read: Iterable[Recipe]) -> str | None:
+def refusal(keys: Keys, section: str, read: Iterable[Recipe]) -> str | None:
     """The reason why the language model of a checkpoint is not read by itself, if there is one."""
-    if why := OTHERWISE.get(str(keys.get(KIND))):
+    if why := OTHERWISE.get(str(keys.get(KIND))) or _seen_both_ways(keys, section):
         return f"its language model is not read by itself: {why}"
     if any(recipe.text_part and recipe.text_part.is_found for recipe in read):
         return None
     prefixes = ", ".join(dict.fromkeys((*WHOLE, *BODY)))
     return f"the tensors of its language model are below none of {prefixes}"
+
+
+def _seen_both_ways(keys: Keys, section: str) -> str | None:
+    """What a key beside the table says of attention, where the table itself does not."""
+    kinds, projected = OF_PALIGEMMA
+    if keys.get(f"{section}.{KIND}") in kinds and keys.get(projected) is not None:
+        return f"{projected} shows a model made of PaliGemma, and {WHOLE_PROMPT}"
+    for key, value in BOTH_WAYS.items():
+        if keys.get(key) is value and keys.get(f"{section}.{key}") is None:
+            return f"{key} = {value} beside {section} says that it attends to what follows a token"
+    return None
 
 
 def values_of(recipe: Recipe, keys: Keys) -> Keys:

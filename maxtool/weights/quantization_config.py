@@ -13,6 +13,8 @@ from maxtool.weights.schemes.scheme import QuantizedTensor, Unsupported
 from maxtool.weights.tensor_info import TensorInfo
 
 QUANTIZATION = "quantization_config"
+# Of a model with several parts, the tables in which it may be said of the language model.
+TABLES = ("text_config", "llm_config", "language_config")
 
 # What becomes of weights, by whether GGUF's blocks hold their numbers.
 READ = {False: "decoded as they are read", True: "read as GGUF's blocks"}
@@ -52,7 +54,7 @@ def interpreted(
     Raises:
         MalformedFile: If tensors contradict what the configuration says.
     """
-    said = None if config is None else config.get(QUANTIZATION)
+    said, rest = _taken_out(config or {})
     if said is None:
         seen, notes = scaled_float8.paired(tensors, None)
         return Interpretation(seen, config, notes)
@@ -61,8 +63,20 @@ def interpreted(
     except Unsupported as error:
         seen, notes = scaled_float8.paired(tensors, None)
         return Interpretation(seen, config, notes, unsupported=str(error))
-    rest = {key: value for key, value in (config or {}).items() if key != QUANTIZATION}
     return Interpretation(seen, rest, notes)
+
+
+def _taken_out(config: Config) -> tuple[object, Config]:
+    """What is said of quantization, of the whole or else of the language model, and the rest."""
+    said = config.get(QUANTIZATION)
+    if said is not None:
+        return said, {key: value for key, value in config.items() if key != QUANTIZATION}
+    for name in TABLES:
+        table = config.get(name)
+        if isinstance(table, Mapping) and table.get(QUANTIZATION) is not None:
+            found, rest = _taken_out(table)
+            return found, {**config, name: rest}
+    return None, config
 
 
 def _acted_upon(

@@ -334,7 +334,7 @@ def test_matrices_that_are_kept_either_way() -> None:
         assert run([step], [stored])[0].tolist() == outputs.tolist()
     assert run(inverted([step]), [outputs])[0].shape == (1, 3, 2)
     square = Step("outputs_first", {"rows": 2, "columns": 2})
-    assert run([square], [np.arange(4).reshape(2, 2)])[0].tolist() == [[0, 1], [2, 3]]
+    assert run([square], [np.arange(4).reshape(2, 2)])[0].tolist() == [[0, 2], [1, 3]]
 
 
 def test_heads_in_turn_of_their_groups() -> None:

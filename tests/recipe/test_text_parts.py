@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -190,6 +191,26 @@ def test_sizes_that_are_left_out(tmp_path: Path) -> None:
     assert [found[name] for name in sizes] == [4096, 11008, 32, 32, 32, 32064]
 
 
+@pytest.mark.parametrize(
+    ("said", "base"),
+    [
+        ({}, 1e8),
+        ({"rope_theta": 7.0}, 7.0),
+        ({"rope_parameters": {"rope_type": "default", "rope_theta": 7.0}}, 7.0),
+        ({"rope_parameters": {"rope_type": "default"}}, 1e8),
+    ],
+)
+def test_what_the_class_of_the_whole_puts_into_the_table(
+    said: dict[str, Any], base: float, tmp_path: Path
+) -> None:
+    """Voxtral's language model is no usual Llama where its table leaves keys out."""
+    _, held = recorded("llama")
+    checkpoint = whole(tmp_path, {"model_type": "llama", **said}, held, model_type="voxtral")
+    found = resolve_config(find_recipe(checkpoint), checkpoint).values
+    assert (found["rope_theta"], found["norm_eps"]) == (base, 1e-5)
+    assert (found["n_layers"], found["n_kv_heads"], found["head_dim"]) == (30, 8, 128)
+
+
 def test_tensors_of_the_language_model_are_all_known(tmp_path: Path) -> None:
     """Layers that attend to images, for one, are not left out in silence."""
     row, held = recorded("llama")
@@ -216,6 +237,33 @@ def test_quantization_outside_is_not_passed_over(tmp_path: Path) -> None:
         fitting(whole(tmp_path, {**row.config, "quantization_config": said}, held))
 
 
+@pytest.mark.parametrize("place", ["outside", "inside", "both"])
+def test_quantization_of_the_language_model(place: str, tmp_path: Path) -> None:
+    """Blocks of float8, as the whole configuration says, or the table (Kimi K2.5)."""
+    row, held = recorded("llama")
+    said = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+    name = "model.layers.0.mlp.up_proj.weight"
+    scaled = {**held, name: held[name].astype(ml_dtypes.float8_e4m3fn)}
+    spelled = {f"language_model.{key}": array for key, array in scaled.items()}
+    spelled[f"language_model.{name}_scale_inv"] = np.full((1, 1), 2, np.float32)
+    inner = {**row.config} | ({} if place == "outside" else {"quantization_config": said})
+    outer = {} if place == "inside" else {"quantization_config": said}
+    checkpoint = whole(tmp_path, inner, spelled, spelled=str, **outer)
+    if place == "both":
+        with pytest.raises(ModelMismatch, match="quantization_config"):
+            fitting(checkpoint)
+    else:
+        read = fitting(checkpoint).read("layers.0.mlp.up.weight").data
+        assert np.array_equal(read, scaled[name].astype(np.float32) * 2)
+
+
+def test_how_attention_is_run_changes_nothing(tmp_path: Path) -> None:
+    """Published tables of InternVL say it."""
+    row, held = recorded("llama")
+    text = {**row.config, "attn_implementation": "flash_attention_2"}
+    assert fitting(whole(tmp_path, text, held, section="llm_config")).parameters
+
+
 def test_what_is_unknown_is_told(tmp_path: Path) -> None:
     row, held = recorded("llama")
     checkpoint = whole(tmp_path, {**row.config, "model_type": "qwen9"}, held)
@@ -225,12 +273,44 @@ def test_what_is_unknown_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "why"), [("paligemma", "whole prompt"), ("shieldgemma2", "classes of images")]
+    ("kind", "why"),
+    [
+        ("jev", "chooses among options"),
+        ("paligemma", "whole prompt"),
+        ("shieldgemma2", "classes of images"),
+        ("spatialvla", "whole prompt"),
+    ],
 )
 def test_models_that_are_not_read_by_part(kind: str, why: str, tmp_path: Path) -> None:
     row, held = recorded("llama")
     with pytest.raises(UnknownArchitecture, match=why):
         find_recipe(whole(tmp_path, row.config, held, model_type=kind))
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"is_causal": False}, "is_causal = False beside text_config"),
+        ({"use_bidirectional_attention": True}, "use_bidirectional_attention = True beside"),
+    ],
+)
+def test_attention_to_what_follows_is_not_passed_over(
+    said: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    row, held = recorded("llama")
+    with pytest.raises(UnknownArchitecture, match=why):
+        find_recipe(whole(tmp_path / "outside", row.config, held, **said))
+    inner = {**row.config, "is_causal": False}
+    planned = fitting(whole(tmp_path / "inside", inner, held, is_causal=False))
+    assert planned.config["bidirectional"] is True
+
+
+def test_models_made_of_paligemma_are_not_read_by_part(tmp_path: Path) -> None:
+    row = next(iter(rows("gemma2")))
+    held = tensors(row.shapes, row.norm)
+    assert fitting(whole(tmp_path / "another", row.config, held)).recipe.name == "gemma2"
+    with pytest.raises(UnknownArchitecture, match=r"projection_dim shows .* whole prompt"):
+        find_recipe(whole(tmp_path / "such", row.config, held, projection_dim=8))
 
 
 def test_prefixes_that_are_unknown(tmp_path: Path) -> None:

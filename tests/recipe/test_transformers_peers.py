@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 
 from maxtool.errors import ConfigurationError
 from maxtool.recipe import find_recipe, resolve_config
-from maxtool.recipe.text_part import SIZES, USUAL
+from maxtool.recipe.text_defaults import OF_WHOLE, SIZES, USUAL
 from maxtool.weights import Checkpoint, open_checkpoint
 from tests.data.random_configs import FAMILIES
 from tests.data.random_families import AS_PAIRS, BY_TENSORS
@@ -52,6 +52,14 @@ def test_usual_sizes(kind: str) -> None:
     transformers = pytest.importorskip("transformers")
     config = transformers.AutoConfig.for_model(kind)
     assert tuple(getattr(config, size) for size in SIZES) == USUAL[kind]
+
+
+@pytest.mark.parametrize("kind", OF_WHOLE)
+def test_what_a_whole_model_puts_into_the_table_inside(kind: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    text = transformers.AutoConfig.for_model(kind, text_config={"model_type": "llama"}).text_config
+    found = text.to_dict() | {"rope_theta": text.rope_parameters["rope_theta"]}
+    assert {key: found[key] for key in OF_WHOLE[kind]} == OF_WHOLE[kind]
 
 
 def recipe_values(checkpoint: Checkpoint) -> object:

@@ -76,6 +76,32 @@ def in_this_process(_: str, request: dict[str, Any], **__: int) -> dict[str, obj
     return template.answer(request)
 
 
+# As models that see have them: of a text, whose items are characters, nothing is written.
+PARTS_ALONE = """
+{%- for message in messages -%}
+{{ message['role'] }}:
+{%- for part in message['content'] if part['type'] == 'text' %} {{ part['text'] }}{% endfor %};
+{%- endfor -%}
+"""
+
+
+def test_a_template_for_lists_of_parts_alone() -> None:
+    asked = [{"role": "user", "content": " What is it? "}]
+    talk = [{"role": "system", "content": "Be brief."}, *asked]
+    assert written(PARTS_ALONE).render(talk) == "system: Be brief.;user:  What is it? ;"
+    parts = [{"role": "user", "content": [{"type": "text", "text": "What?"}]}]
+    assert written(PARTS_ALONE).render(parts) == "user: What?;"
+
+
+def test_a_template_that_leaves_words_out_gets_no_lists() -> None:
+    """It would write them as Python does."""
+    changed = "{% for message in messages %}{{ message['content'] | upper }}{% endfor %}"
+    printed = "{% for message in messages %}{{ message['content'] | tojson }}{% endfor %}"
+    asked = [{"role": "user", "content": 'a "b"'}]
+    assert written(changed).render(asked) == 'A "B"'
+    assert written(printed).render(asked) == '"a \\"b\\""'
+
+
 def test_no_message_holds_a_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     library = tokenizers.Tokenizer.from_file(str(DATA / "byte-level.json"))
     encoder = chat.ChatEncoder(written(CHATML), library)

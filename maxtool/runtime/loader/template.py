@@ -10,7 +10,8 @@ caller is ``chat.py``; a request, and its answer, is one JSON object::
            too old
 
 What a template is given is what transformers gives it (``utils/chat_template_utils.py``), so that
-it renders the same text.
+it renders the same text. Many templates of models that see or hear write no content but that of
+lists of parts, and nothing at all of a text: those are given lists.
 """
 
 from __future__ import annotations
@@ -35,7 +36,32 @@ def render(
     There is one for each item of ``each``, which are further variables.
     """
     compiled = _environment().from_string(template)
-    return [str(compiled.render(**variables, **further)) for further in each]
+    return [_rendered(compiled, {**variables, **further}) for further in each]
+
+
+def _rendered(compiled: Any, given: Mapping[str, Any]) -> str:  # noqa: ANN401 - an optional package
+    """The text of a template, whose messages are texts, or lists of parts where it drops texts."""
+    text = str(compiled.render(given))
+    messages = given.get("messages")
+    if not isinstance(messages, list) or _has_users_words(text, messages):
+        return text
+    parted = str(compiled.render({**given, "messages": [_in_parts(each) for each in messages]}))
+    is_read = _has_users_words(parted, messages) and "'type':" not in parted
+    return parted if is_read else text
+
+
+def _has_users_words(text: str, messages: Sequence[Any]) -> bool:
+    """Return whether a text has what users said, as far as that is text."""
+    users = (each for each in messages if isinstance(each, dict) and each.get("role") == "user")
+    said = (user.get("content") for user in users)
+    return all(words.strip() in text for words in said if isinstance(words, str))
+
+
+def _in_parts(message: Any) -> Any:  # noqa: ANN401 - of a request
+    """A message whose content is a list of one text."""
+    if not isinstance(message, dict) or not isinstance(message.get("content"), str):
+        return message
+    return {**message, "content": [{"type": "text", "text": message["content"]}]}
 
 
 def _environment() -> Any:  # noqa: ANN401 - an optional package
