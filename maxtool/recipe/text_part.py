@@ -184,7 +184,7 @@ def refusal(keys: Keys, section: str, read: Iterable[Recipe]) -> str | None:
 
 
 def _seen_both_ways(keys: Keys, section: str) -> str | None:
-    """What a key beside the table says of attention, where the table itself does not."""
+    """Words on attention that sees what follows, if a key beside the table says so."""
     kinds, projected = OF_PALIGEMMA
     if keys.get(f"{section}.{KIND}") in kinds and keys.get(projected) is not None:
         return f"{projected} shows a model made of PaliGemma, and {WHOLE_PROMPT}"

@@ -67,7 +67,7 @@ def interpreted(
 
 
 def _taken_out(config: Config) -> tuple[object, Config]:
-    """What is said of quantization, of the whole or else of the language model, and the rest."""
+    """The quantization of the whole or else of the language model, and the other keys."""
     said = config.get(QUANTIZATION)
     if said is not None:
         return said, {key: value for key, value in config.items() if key != QUANTIZATION}

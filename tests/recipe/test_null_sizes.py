@@ -9,7 +9,7 @@ from maxtool.recipe.rule import resolve_size
 
 
 def test_a_size_that_is_null_is_named() -> None:
-    """Say which field it is, rather than that None is no number."""
+    """Say which field it is, rather than that None is not a number."""
     values = {"heads": 4, "shared_expert_size": None}
     assert resolve_size(("heads", 3), values) == 12
     with pytest.raises(ConfigurationError, match="the size shared_expert_size, which is null"):

@@ -94,7 +94,7 @@ def test_a_template_for_lists_of_parts_alone() -> None:
 
 
 def test_a_template_that_leaves_words_out_gets_no_lists() -> None:
-    """It would write them as Python does."""
+    """Lists it would write as Python does."""
     changed = "{% for message in messages %}{{ message['content'] | upper }}{% endfor %}"
     printed = "{% for message in messages %}{{ message['content'] | tojson }}{% endfor %}"
     asked = [{"role": "user", "content": 'a "b"'}]
