@@ -357,6 +357,8 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
         "scan_norm": "none",
         "state_act": None,
         "pooling": None,
+        "scored_by": None,
+        "scores": None,
     }
     if (
         chosen["block"] == "single"
