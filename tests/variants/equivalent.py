@@ -61,6 +61,14 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     "published configurations have the other of its two spellings": (
         "llama4_vision * aside/hf/keys/2*",
     ),
+    "tests/recipe/test_image_positions.py has files that say it, and that say otherwise": (
+        "qwen3_vl* * expect/hf/rope_*",
+        "qwen3_vl* * constants/gguf/{arch}.*",
+    ),
+    "tests/recipe/test_dots1.py has configurations without that key": (
+        "dots1 drop config/sliding_layers/hf/default",
+    ),
+    "the last key of an order comes last without it": ("lfm2_moe drop order/gguf/23",),
     "no layer has an MLP of that width": ("qwen3_5_moe * config/intermediate_size/hf/omit*",),
     "every file says which layers have attention": (
         "_delta_net * config/attention_layers/gguf/default",
