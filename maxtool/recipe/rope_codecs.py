@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from maxtool.recipe.codec_type import (
-    NUMBER,
-    NUMBER_OR_NULL,
-    Codec,
-    Raws,
-    Unspellable,
-)
+from maxtool.recipe.codec_type import NUMBER, NUMBER_OR_NULL, Codec, Raws, Unspellable
 from maxtool.recipe.expressions import Undefined, Values, is_number, same
 from maxtool.recipe.keys import short
 

@@ -104,20 +104,14 @@ class QuantizedResult:
         """
         quantized, first, count = tiles
         matrices = [matrix.of_panels if unpacked else matrix for matrix in self.matrices]
-        panels = [matrix.unpack(block) for matrix in matrices if unpacked]
+        panels = [matrix.unpack(block) if unpacked else None for matrix in matrices]
         with matrices[0].dot.prepared(), T.serial(count) as t:
             tile = b.index(first + t)
-            owned = [quantized.of(matrix.layout) for matrix in matrices]
-            if unpacked:
-                sums = [
-                    matrix.tile_of_panel(own, tile, block, panel)
-                    for matrix, own, panel in zip(matrices, owned, panels, strict=True)
-                ]
-            else:
-                sums = [
-                    matrix.tile(own, tile, block, (b.index(t), count))
-                    for matrix, own in zip(matrices, owned, strict=True)
-                ]
+            part = b.index(t), count
+            sums = [
+                matrix.tile(quantized.of(matrix.layout), tile, block, panel, part)
+                for matrix, panel in zip(matrices, panels, strict=True)
+            ]
             with T.serial(b.integer(quantized.rows)) as r:
                 row = b.index(t * quantized.rows + r)
                 with b.when(row < rows):

@@ -62,23 +62,21 @@ class QuantizedMatrix:
         subroutines.call(_unpack_block, [panel], self, block)
         return panel
 
-    def tile_of_panel(
-        self, rows: Activations, tile: b.Expr, block: b.Expr, panel: b.Buffer
-    ) -> b.Buffer:
-        """Sums of a tile of rows times a column block, which was unpacked before."""
-        sums = b.scratch((rows.rows, COLUMNS))
-        subroutines.call(_multiply_panel, [sums], self, rows, tile, block, panel)
-        return sums
-
     def tile(
-        self, rows: Activations, tile: b.Expr, block: b.Expr, part: tuple[b.Expr, b.Expr]
+        self,
+        rows: Activations,
+        tile: b.Expr,
+        block: b.Expr,
+        panel: b.Buffer | None,
+        part: tuple[b.Expr, b.Expr],
     ) -> b.Buffer:
-        """Sums of a tile of rows times a column block, unpacked on the way.
+        """Sums of a tile of rows times a column block, unpacked into a panel or not yet.
 
-        ``part`` says which tile it is, of how many: each fetches its share of the next block.
+        ``part`` says which tile it is, of how many: without a panel, each fetches its share of the
+        next block.
         """
         sums = b.scratch((rows.rows, COLUMNS))
-        subroutines.call(_multiply_tile, [sums], self, rows, tile, block, part)
+        subroutines.call(_multiply_tile, [sums], self, rows, tile, block, panel, part)
         return sums
 
     def fetch_next(self, block: b.Expr, span: b.Expr, part: tuple[b.Expr, b.Expr]) -> None:
@@ -123,38 +121,25 @@ def _unpack_block(panel: b.Buffer, matrix: QuantizedMatrix, block: b.Expr) -> No
                 b.store(panel, value, (step, column.first * GROUP * depth), lanes)
 
 
-def _multiply_panel(
-    result: b.Buffer,
-    matrix: QuantizedMatrix,
-    rows: Activations,
-    tile: b.Expr,
-    block: b.Expr,
-    panel: b.Buffer,
-) -> None:
-    """Write the sums of a tile of rows times a column block, which was unpacked before."""
-    sums = b.Registers(rows.rows, COLUMNS, matrix.dot.lanes)
-    sums.clear()
-    with T.serial(matrix.spans) as span:
-        columns = matrix.columns(block, span)
-        matrix.of_panel(rows, tile, span, columns).add_panel(sums, panel)
-    sums.copy_to(result)
-
-
 def _multiply_tile(
     result: b.Buffer,
     matrix: QuantizedMatrix,
     rows: Activations,
     tile: b.Expr,
     block: b.Expr,
+    panel: b.Buffer | None,
     part: tuple[b.Expr, b.Expr],
 ) -> None:
     """Write the sums of a tile of rows times a column block."""
     sums = b.Registers(rows.rows, COLUMNS, matrix.dot.lanes)
     sums.clear()
     with T.serial(matrix.spans) as span:
-        matrix.fetch_next(block, span, part)
         columns = matrix.columns(block, span)
-        matrix.unpacking(rows, tile, span, columns).add_unpacking(sums)
+        if panel is None:
+            matrix.fetch_next(block, span, part)
+            matrix.unpacking(rows, tile, span, columns).add_unpacking(sums)
+        else:
+            matrix.of_panel(rows, tile, span, columns).add_panel(sums, panel)
     sums.copy_to(result)
 
 
