@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 from maxtool import artifact
 from maxtool.cli.app import app
 from maxtool.recipe.sentence_transformers import MODES
-from maxtool.runtime import loader
 from maxtool.runtime.loader import DoesNotFit
 from maxtool.weights import open_checkpoint
+from tests.artifact.compiling import compiled, convert
 from tests.artifact.measure import BOUND, Array, error, recorded
 from tests.effort import thinned
 
@@ -50,17 +50,6 @@ def embedding(name: str, folder: Path, pooling: str = "last", **options: Any) ->
     save_file(renamed, folder / "model.safetensors")
     modules(folder, pooling, **options)
     return folder
-
-
-def compiled(source: Path, output: Path, **options: Any) -> loader.Model:
-    artifact.make(artifact.prepare(artifact.Request(source, output, check=True, **options)))
-    return loader.load(output)
-
-
-def convert(source: Path, output: Path) -> str:
-    result = CliRunner().invoke(app, ["convert", str(source), "-o", str(output)])
-    assert result.exit_code == 0, result.stderr
-    return result.stderr
 
 
 def padded(ids: Array) -> Mapping[str, Array]:

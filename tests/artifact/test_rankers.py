@@ -21,6 +21,7 @@ from maxtool.recipe.pair_template import jinja_of
 from maxtool.runtime import loader
 from maxtool.runtime.loader.chat import ChatTemplate
 from maxtool.runtime.loader.classifier import Classifier
+from tests.artifact.compiling import compiled, convert
 from tests.artifact.measure import BOUND, Array, error
 from tests.data.rankers import (
     CONTEXT,
@@ -37,17 +38,6 @@ from tests.data.rankers import (
 QUERY = "Who ate the soup?"
 DOCUMENTS = ["He sat down.", "He sat down, and ate the soup.", "", "yes no 世界"]
 IDS = {"yes": tokenizer().token_to_id("yes"), "no": tokenizer().token_to_id("no")}
-
-
-def compiled(source: Path, output: Path, **options: Any) -> loader.Model:
-    artifact.make(artifact.prepare(artifact.Request(source, output, check=True, **options)))
-    return loader.load(output)
-
-
-def convert(source: Path, output: Path) -> str:
-    result = CliRunner().invoke(app, ["convert", str(source), "-o", str(output)])
-    assert result.exit_code == 0, result.stderr
-    return result.stderr
 
 
 def put(query: str, document: str, instruction: str = INSTRUCTION) -> list[int]:
