@@ -27,6 +27,7 @@ class BoundGraph:
 
     def __init__(self, graph: Graph, program: Program, weights: Mapping[str, Array]) -> None:
         self._program, self._bound = program, program.bind(weights)
+        self._kept = program.kept(weights)
         results = [value.type for value in graph.outputs]
         self._run = program.function(graph.name, self._bound, results)
 
@@ -41,6 +42,9 @@ class BoundGraph:
 
     def weight(self, name: str) -> WeightData:
         """A copy of a weight as it was when the graph was compiled; quantized if it is so."""
+        if name in self._kept:
+            storage = self._program.storage[name]
+            return WeightData(self._kept[name].copy(), name, storage.dtype, storage.shape)
         return self._program.weight(name, self._bound)
 
 

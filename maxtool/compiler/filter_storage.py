@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,8 +13,10 @@ from maxtool.compiler.fusion.convolution_fusions import INTEGER_DIRECT, OF_EACH_
 from maxtool.compiler.image_geometry import image_window
 from maxtool.compiler.kernels.cpu.byte_dot import GROUP, byte_tiles, groups, runs
 from maxtool.compiler.kernels.cpu.convolution_tiles import tiles_of
+from maxtool.compiler.kernels.cpu.winograd_tiles import that_pay
 from maxtool.compiler.packing import pack_linear, packed_shape
 from maxtool.compiler.targets import Target
+from maxtool.compiler.winograd import WINOGRAD
 from maxtool.graph import Node
 from maxtool.runtime.loader.memory import aligned
 
@@ -25,6 +27,8 @@ Array = np.ndarray[Any, Any]
 class FilterForm:
     """The dimensions of a filter in another order, and its features in blocks.
 
+    ``is_exact`` says whether a filter can be had back from it.
+
     Attributes:
         order: Which dimension of the filter each one of the stored filter is. Where features are in
             blocks they come first, and the others are the terms of a product.
@@ -33,6 +37,7 @@ class FilterForm:
 
     order: tuple[int, ...]
     block: int | None
+    is_exact: ClassVar[bool] = True
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the stored filter."""
@@ -114,18 +119,67 @@ class IntegerFilterForm(FilterForm):
         return features, prod(others)
 
 
-def filter_form(node: Node, target: Target) -> FilterForm | None:
-    """Return how a node reads its second operand if that is a filter in a form of its own."""
+@dataclass(frozen=True, slots=True)
+class WinogradFilterForm(FilterForm):
+    """A filter of 3 x 3 windows, transformed: ``[blocks, products of a tile, channels, block]``.
+
+    It is transformed in float64, and rounded once.
+
+    Attributes:
+        outputs: Rows of a tile's outputs; see ``WINOGRAD``.
+    """
+
+    outputs: int = 2
+    is_exact: ClassVar[bool] = False
+
+    def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the stored filter."""
+        features, _, _, channels = (shape[axis] for axis in self.order)
+        width = self.block or 1
+        return -(-features // width), WINOGRAD[self.outputs].products, channels, width
+
+    def store(self, values: Array) -> Array:
+        """Return a filter as it is stored, aligned; little memory is used beside that."""
+        laid = aligned(self.shape(values.shape), values.dtype, np.empty)
+        rows = WINOGRAD[self.outputs].of_filters
+        both = np.kron(rows, rows)
+        ordered = values.transpose(self.order)
+        for block, out in enumerate(laid):
+            *_, channels, width = laid.shape
+            part = ordered[block * width : (block + 1) * width].astype(np.float64)
+            terms = part.reshape(len(part), -1, channels).transpose(1, 2, 0)
+            whole = (both @ terms.reshape(len(terms), -1)).reshape(len(both), channels, -1)
+            out[..., : len(part)] = whole
+            out[..., len(part) :] = 0
+        return laid
+
+    def restore(self, stored: Array, shape: tuple[int, ...]) -> Array:  # noqa: ARG002
+        """Refuse: what is stored was rounded."""
+        raise ValueError("a transformed filter cannot be had back")
+
+
+def filter_forms(node: Node, target: Target) -> tuple[FilterForm, ...]:
+    """Return the ways in which a node could read its second operand, the best first.
+
+    There are none if that is no filter in a form of its own.
+    """
     if node.op not in SPECIAL or not isinstance(target, CpuTarget):
-        return None
+        return ()
     order = node.attributes["order"]
     if node.op in OF_EACH_CHANNEL:
-        return FilterForm(order, None)
+        return (FilterForm(order, None),)
     features, channels = int(node.outputs[0].shape[-1]), int(node.inputs[0].shape[-1])
     window, image = image_window(node)
     # Rows, columns, channels, features become features, rows, columns, channels.
     turned = (order[-1], *order[:-1])
     if node.op == INTEGER_DIRECT:
         block = byte_tiles(target, window, image, channels, features).block
-        return IntegerFilterForm(turned, block, runs(window, channels)[0])
-    return FilterForm(turned, tiles_of(target.tile, window, image, channels, features).block)
+        return (IntegerFilterForm(turned, block, runs(window, channels)[0]),)
+    sizes = target.tile, window, image, channels, features
+    batch = node.inputs[0].shape[0]
+    images = int(batch) if batch.is_static else 1
+    transformed = (
+        WinogradFilterForm(turned, tiles.block, tiles.winograd.outputs)
+        for tiles in that_pay(*sizes, images)
+    )
+    return (*transformed, FilterForm(turned, tiles_of(*sizes).block))

@@ -93,8 +93,16 @@ class Program:
             return values
         return dequantize(values, encoding, tensor=name)
 
+    def kept(self, weights: Mapping[str, Array]) -> dict[str, Array]:
+        """Copies of the weights that cannot be had back from what was bound."""
+        return {
+            name: self._decoded(name, weights[name]).copy()
+            for name, storage in self.storage.items()
+            if storage.form is not None and not storage.form.is_exact
+        }
+
     def weight(self, name: str, bound: Any) -> WeightData:  # noqa: ANN401 - what bind returned
-        """A copy of a weight that was bound."""
+        """A copy of a weight that was bound, and is not kept besides."""
         index, storage = list(self.storage).index(name), self.storage[name]
         values = storage.restore(bound[index].numpy())
         return WeightData(values, name, storage.dtype, storage.shape, storage.encoding)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from maxtool.compiler.filter_storage import FilterForm, filter_form
+from maxtool.compiler.filter_storage import FilterForm, filter_forms
 from maxtool.compiler.fusion.epilogue_fusions import FUSED, matrices_of
 from maxtool.compiler.fusion.node_index import AnyNode, NodeIndex
 from maxtool.compiler.packing import pack_linear, packed_shape
@@ -29,8 +29,8 @@ from maxtool.weights.weight_data import WeightData
 # Operations whose second operand is a weight that their kernel reads packed, and its rank.
 PACKED_OPERANDS = {"linear": (1, 2), "embedding": (1, 2), "expert_linear": (1, 3)}
 
-# How a weight is read: as it is, as a packed matrix (True), or as a filter in a form of its own.
-Role: TypeAlias = bool | FilterForm
+# How a weight is read: as it is, as a packed matrix (True), or as a filter in one of some forms.
+Role: TypeAlias = bool | tuple[FilterForm, ...]
 PLAIN = False
 
 # The block encodings that the kernels of each kind of target read, by the rank of the weight.
@@ -178,13 +178,29 @@ def plan_storage(
         for name, value in graph.weight_values.items():
             uses[name] |= roles[id(value)]
             types[name] = value
-    roles_of = {name: ways.pop() if len(ways) == 1 else PLAIN for name, ways in uses.items()}
     return {
         name: _storage(
-            name, types[name], placement.target(types[name].device), role, encodings.get(name)
+            name,
+            types[name],
+            placement.target(types[name].device),
+            _agreed(ways),
+            encodings.get(name),
         )
-        for name, role in sorted(roles_of.items(), key=itemgetter(0))
+        for name, ways in sorted(uses.items(), key=itemgetter(0))
     }
+
+
+def _agreed(ways: Collection[Role]) -> bool | FilterForm:
+    """Return how a weight is stored that is read in some ways: all of them have to read it so."""
+    first = next(iter(ways))
+    if isinstance(first, bool):
+        return first if len(ways) == 1 else PLAIN
+    forms = [way for way in ways if isinstance(way, tuple)]
+    common = [
+        form for form in first if len(forms) == len(ways) and all(form in way for way in forms)
+    ]
+    best = sorted(common, key=lambda form: (sum(way.index(form) for way in forms), repr(form)))
+    return best[0] if best else PLAIN
 
 
 def encodings_of(storage: Mapping[str, WeightStorage]) -> dict[str, QuantizationEncoding]:
@@ -196,7 +212,7 @@ def _storage(
     name: str,
     value: Tensor,
     target: Target,
-    role: Role,
+    role: bool | FilterForm,
     encoding: QuantizationEncoding | None,
 ) -> WeightStorage:
     """The storage of a weight for the kernels of a target, which all read it in one way."""
@@ -215,8 +231,8 @@ def _role(node: AnyNode, index: int, placement: Placement) -> Role:
     """Return how an operand of a node is read."""
     if isinstance(node, CallNode):
         return PLAIN
-    form = filter_form(node, placement.target(device_of(node))) if index == 1 else None
-    return form if form is not None else _reads_packed(node, index)
+    forms = filter_forms(node, placement.target(device_of(node))) if index == 1 else ()
+    return forms or _reads_packed(node, index)
 
 
 def _reads_packed(node: Node, index: int) -> bool:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from maxtool.compiler.filter_storage import filter_form
+from maxtool.compiler.filter_storage import FilterForm, WinogradFilterForm, filter_forms
 from maxtool.compiler.fusion.convolution_fusions import INTEGER_DIRECT, OF_EACH_CHANNEL, SPECIAL
 from maxtool.compiler.image_geometry import filter_window, image_window
 from maxtool.compiler.kernels.cpu.cpu_requests import (
     DepthwiseConvolution,
     DirectConvolution,
     IntegerConvolution,
+    WinogradConvolution,
 )
 from maxtool.compiler.kernels.kernel_options import AfterConvolution, ChainStep
 from maxtool.compiler.kernels.requests import Convolution, Request
@@ -30,10 +31,11 @@ from maxtool.graph import Node
 def _special(function: FunctionLowering, node: Node) -> None:
     x, _, bias, *gate = node.inputs
     (result,) = node.outputs
-    weight = _stored(function, node)
-    if weight is None:
+    stored = _stored(function, node)
+    if stored is None:
         _general(function, node)
         return
+    weight, form = stored
     operands = [function.get(x), weight, *map(function.get, (*gate, bias))]
     is_line = x.rank == 3
     batch, *sizes = function.sizes(result.shape)
@@ -44,7 +46,7 @@ def _special(function: FunctionLowering, node: Node) -> None:
         columns = tuple(isinstance(each, Columns) for each in inputs)
         others = [each.expr if isinstance(each, Columns) else each for each in inputs]
         types = tuple(str(each.ty.dtype) for each in others)
-        request = _request(node, AfterConvolution(columns, steps, types, out.value))
+        request = _request(node, form, AfterConvolution(columns, steps, types, out.value))
         line = [1] if is_line else []
         value = function.kernel(request, [*operands, *others], [batch, *line, *sizes], out)
         return function.reshaped(value, [batch, *sizes]) if is_line else value
@@ -53,8 +55,8 @@ def _special(function: FunctionLowering, node: Node) -> None:
     function.chains[id(result)] = Chain((Pending(emit),), (), width, result.dtype)
 
 
-def _request(node: Node, after: AfterConvolution) -> Request:
-    """Return the request of a convolution; a line is an image of one row."""
+def _request(node: Node, form: FilterForm, after: AfterConvolution) -> Request:
+    """Return the request of a convolution by the form of its filter; a line has one row."""
     window, sizes = image_window(node)
     x = node.inputs[0]
     channels, zero = int(x.shape[-1]), node.attributes.get("zero", 0)
@@ -78,6 +80,15 @@ def _request(node: Node, after: AfterConvolution) -> Request:
             zero=zero,
             after=after,
         )
+    if isinstance(form, WinogradFilterForm):
+        return WinogradConvolution(
+            window=window,
+            image=sizes,
+            channels=channels,
+            features=features,
+            outputs=form.outputs,
+            after=after,
+        )
     return DirectConvolution(
         window=window,
         image=sizes,
@@ -88,24 +99,24 @@ def _request(node: Node, after: AfterConvolution) -> Request:
     )
 
 
-def _stored(function: FunctionLowering, node: Node) -> Expr | None:
+def _stored(function: FunctionLowering, node: Node) -> tuple[Expr, FilterForm] | None:
     """The filter as the kernel reads it; None where it is only known at run time."""
     x, weight = node.inputs[:2]
-    form = filter_form(node, function.target)
-    if form is None:
+    forms = filter_forms(node, function.target)
+    if not forms:
         return None
     storage = function.storage.get(id(weight))
-    if storage is not None and storage.form == form:
-        value = function.get(weight)
+    if storage is not None and storage.form in forms:
+        form, value = storage.form, function.get(weight)
     elif id(weight) in function.constants:
+        form, data = forms[0], function.constants[id(weight)]
         key = ("filter", id(weight), form)
-        data = function.constants[id(weight)]
         value = function.once(key, lambda: function.constant(bits(form.store(data)), weight.device))
     else:
         return None
     if node.op in OF_EACH_CHANNEL and x.rank == 3:
-        return function.reshaped(value, [1, *form.shape(weight.shape.static())])
-    return value
+        value = function.reshaped(value, [1, *form.shape(weight.shape.static())])
+    return value, form
 
 
 def _general(function: FunctionLowering, node: Node) -> None:

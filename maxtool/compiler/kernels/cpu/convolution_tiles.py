@@ -14,6 +14,9 @@ MOST_VECTORS = 6
 # Vectors of features that are best, and where pixels get in each other's way.
 TALL, LOW = 2, 4
 
+# Pixels of a tile below which it takes no less time.
+FEW = 6
+
 # Bytes after which lines share their places in the first cache, and how many of them it keeps.
 SAME_SET, WAYS = 4096, 8
 
@@ -92,9 +95,13 @@ class ImageTiles:
         return min(shapes, key=lambda shape: (self._cost(*shape), -shape[0] * shape[1]))
 
     def _cost(self, high: int, wide: int) -> int:
-        """Return pixels that are computed; a tile of fewer than 6 takes as long as one of 6."""
         rows, columns = self.output
-        return -(-rows // high) * -(-columns // wide) * max(6, high * wide)
+        return -(-rows // high) * -(-columns // wide) * max(FEW, high * wide)
+
+    @property
+    def cost(self) -> int:
+        """Pixels that are computed; a tile of few takes as long as one of ``FEW``."""
+        return self._cost(*self.size)
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -127,22 +134,30 @@ def tiles_of(
 ) -> ImageTiles:
     """Return the tiles for so many features: of neighbours that do not crowd each other out.
 
-    The block of features is the one that wastes least on features that are not there. Sums take
-    all registers but those for the weights of a term and for one pixel.
+    The sums of a tile take all registers but those for the weights of a term and for one pixel.
+    """
+
+    def tiles(best: int) -> ImageTiles:
+        vectors, most = vectors_of(tile, features, best)
+        return ImageTiles(window, image, channels, vectors * tile.width, most, size_in_bytes)
+
+    usual = tiles(TALL)
+    return tiles(LOW) if usual.is_crowded else usual
+
+
+def vectors_of(tile: RegisterTile, features: int, best: int = TALL) -> tuple[int, int]:
+    """Return vectors of features that are summed side by side, and the most rows of such sums.
+
+    They waste least on features that are not there; of several such numbers it is the nearest to
+    the ``best``.
     """
     counts = [
         count
         for count in range(1, MOST_VECTORS + 1)
         if count * (count + 1) < tile.registers and (count - 1) * tile.width < features
     ]
-
-    def tiles(best: int) -> ImageTiles:
-        vectors = min(
-            counts if len(counts) == 1 else counts[1:],
-            key=lambda count: (-(-features // (count * tile.width)) * count, abs(count - best)),
-        )
-        most = max(1, (tile.registers - 1 - vectors) // vectors)
-        return ImageTiles(window, image, channels, vectors * tile.width, most, size_in_bytes)
-
-    usual = tiles(TALL)
-    return tiles(LOW) if usual.is_crowded else usual
+    vectors = min(
+        counts if len(counts) == 1 else counts[1:],
+        key=lambda count: (-(-features // (count * tile.width)) * count, abs(count - best)),
+    )
+    return vectors, max(1, (tile.registers - 1 - vectors) // vectors)

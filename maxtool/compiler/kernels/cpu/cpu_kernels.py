@@ -27,6 +27,7 @@ from maxtool.compiler.kernels.cpu.quantized_embedding import quantized_embedding
 from maxtool.compiler.kernels.cpu.quantized_experts import quantized_expert_linear
 from maxtool.compiler.kernels.cpu.quantized_linear import quantized_linear, quantized_linears
 from maxtool.compiler.kernels.cpu.rope import rope
+from maxtool.compiler.kernels.cpu.winograd_convolution import winograd_convolution
 from maxtool.compiler.kernels.requests import PrimFunc, Request, Row, row_with
 from maxtool.compiler.kernels.shared import on_backend
 
@@ -47,6 +48,7 @@ KERNELS: tuple[Row, ...] = (
     row_with(RegisterTile, r.RmsNorm)(rms_norm),
     row_with(RegisterTile, r.Rope)(rope),
     row_with(RegisterTile, c.SlotAttention)(slot_attention),
+    row_with(RegisterTile, c.WinogradConvolution)(winograd_convolution),
 )
 
 # Kernels of quantized weights, whose products are of integers.

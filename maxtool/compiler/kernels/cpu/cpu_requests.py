@@ -150,3 +150,14 @@ class CachedAttention(Attention):
 
 class SlotAttention(CachedAttention):
     """Attention over a cache with slots, of which each row of the batch has one."""
+
+
+class WinogradConvolution(Request):
+    """Convolution of 3 x 3 windows with a transformed filter, of images of known sizes."""
+
+    window: Window
+    image: tuple[int, int]
+    channels: int
+    features: int
+    outputs: int  # rows of a tile's outputs
+    after: AfterConvolution
