@@ -27,7 +27,7 @@ CPUS = {"neoverse-v1": SETS["i8mm"], "neoverse-n1": SETS["dotprod"], "aarch64-li
 # The first runs the tests of the usual kernels, all of them those in which they differ.
 USUAL = (
     *("attention", "block_attention", "columns", "epilogues", "experts", "integer_dot", "linear"),
-    *("pairs", "quantized_cache", "rowwise", "slots", "special"),
+    *("pairs", "quantized_cache", "rowwise", "slots", "special", "winograd"),
 )
 PRODUCTS = [*((cpu, QUANTIZED) for cpu in CPUS), ("neoverse-v1", "test_integer_dot.py")]
 FILES = {*(("neoverse-v1", f"test_{name}.py") for name in USUAL), *PRODUCTS}

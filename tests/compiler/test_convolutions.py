@@ -8,12 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from maxtool.compiler.filter_storage import FilterForm, WinogradFilterForm
+from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.compiler.placement import Placement
 from maxtool.compiler.rewriting import rewrite
 from maxtool.compiler.targets import Targets
 from maxtool.dtype import DType
 from maxtool.graph import Graph, Node, Tensor, TensorType, Weight, executor, ops
 from maxtool.parity.evaluator import evaluate
+
+from .kernels.harness import HOST
 
 Array = np.ndarray[Any, Any]
 F32 = DType.float32
@@ -23,11 +27,11 @@ rng = np.random.default_rng(0)
 def compared(call: Callable[..., Any], *shapes: tuple[int | str, ...], **weights: Array) -> None:
     """Compare compiled code, for two sizes of a batch, with the float64 definition."""
 
-    def traced(*inputs: Tensor) -> list[Tensor]:
+    def outputs(*inputs: Tensor) -> list[Tensor]:
         own = {name: Weight(name, F32, value.shape) for name, value in weights.items()}
         return [call(*inputs, **own)]
 
-    graph = Graph("g", traced, [TensorType(F32, shape) for shape in shapes])
+    graph = Graph("g", outputs, [TensorType(F32, shape) for shape in shapes])
     run = executor.find_executor().compile(graph, weights)
     for batch in (1, 3):
         sizes = [[batch if dim == "n" else int(dim) for dim in shape] for shape in shapes]
@@ -66,6 +70,114 @@ def test_direct(
         return ops.relu(ops.conv2d(x, f, bias=bias, **window))
 
     compared(call, ("n", *size, channels), **weights)
+
+
+def forms(graph: Graph) -> dict[str, FilterForm | None]:
+    """How the weights of a graph are stored."""
+    return {name: each.form for name, each in LoweringPlan([graph], HOST).storage.items()}
+
+
+def traced(call: Callable[..., Tensor], x: list[int | str], **weights: Array) -> Graph:
+    own = {name: Weight(name, F32, value.shape) for name, value in weights.items()}
+    return Graph("g", lambda x: [call(x, **own)], [TensorType(F32, x)])
+
+
+def test_by_transforms() -> None:
+    """Where they pay; with a residual, an activation of many steps, and a row for all pixels."""
+    weights = {"f": drawn(3, 3, 32, 40), "bias": drawn(40), "g": drawn(40, 40, 3, 3)}
+
+    def call(x: Tensor, f: Tensor, bias: Tensor, g: Tensor) -> Tensor:
+        first = ops.silu(ops.conv2d(x, f, bias=bias, padding=1))
+        second = ops.conv2d(first, ops.permute(g, (2, 3, 1, 0)), padding=1) * bias
+        return ops.relu(second + first)
+
+    found = forms(traced(call, ["n", 18, 17, 32], **weights))
+    assert isinstance(found["f"], WinogradFilterForm)
+    assert isinstance(found["g"], WinogradFilterForm)
+    compared(call, ("n", 18, 17, 32), **weights)
+
+
+def test_a_filter_is_stored_as_all_convolutions_read_it() -> None:
+    """Of a large image and a small one: only the former would take the transformed filter."""
+    weights = {"f": drawn(3, 3, 32, 32)}
+
+    def call(x: Tensor, f: Tensor) -> Tensor:
+        small = ops.conv2d(ops.max_pool2d(x, 4, 4), f, padding=1)
+        return ops.mean(ops.conv2d(x, f, padding=1), (1, 2)) + ops.mean(small, (1, 2))
+
+    def large(x: Tensor, f: Tensor) -> Tensor:
+        return ops.conv2d(x, f, padding=1)
+
+    assert isinstance(forms(traced(large, ["n", 12, 12, 32], **weights))["f"], WinogradFilterForm)
+    assert type(forms(traced(call, ["n", 12, 12, 32], **weights))["f"]) is FilterForm
+    compared(call, ("n", 12, 12, 32), **weights)
+
+
+def test_convolutions_that_are_not_transformed() -> None:
+    """Strides, dilation, other windows, few channels, and images too small to pay."""
+    for size, channels, taps, window in (
+        (32, 32, 3, {"stride": 2}),
+        (32, 32, 3, {"dilation": 2}),
+        (32, 32, 5, {"padding": 2}),
+        (32, 3, 3, {"padding": 1}),
+        (3, 32, 3, {"padding": 1}),
+    ):
+        weights = {"f": drawn(taps, taps, channels, 32)}
+        graph = traced(
+            lambda x, f, given=window: ops.conv2d(x, f, **given),
+            ["n", size, size, channels],
+            **weights,
+        )
+        assert type(forms(graph)["f"]) is FilterForm
+
+
+def test_a_transformed_filter_is_had_back() -> None:
+    weights = {"f": drawn(3, 3, 32, 32)}
+    graph = traced(lambda x, f: ops.conv2d(x, f, padding=1), ["n", 16, 16, 32], **weights)
+    run = executor.find_executor().compile(graph, weights)
+    given = weights["f"].copy()
+    weights["f"][:] = 0
+    np.testing.assert_array_equal(run.weight("f").data, given)
+
+
+@pytest.mark.peers
+def test_errors_beside_those_of_onnxruntime() -> None:
+    """Of several layers: those of transforms are no larger than a few times its own."""
+    onnx, onnxruntime = map(pytest.importorskip, ("onnx", "onnxruntime"))
+    filters = [drawn(3, 3, 64, 64) * 1.4 for _ in range(6)]
+    weights = {f"f{i}": each for i, each in enumerate(filters)}
+    nodes, values = [], []
+    for i, each in enumerate(filters):
+        values.append(onnx.numpy_helper.from_array(each.transpose(3, 2, 0, 1).copy(), f"f{i}"))
+        nodes.append(onnx.helper.make_node("Conv", [f"x{i}", f"f{i}"], [f"y{i}"], pads=[1] * 4))
+        nodes.append(onnx.helper.make_node("Relu", [f"y{i}"], [f"x{i + 1}"]))
+    kinds = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 64, 28, 28])
+        for name in ("x0", f"x{len(filters)}")
+    ]
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph(nodes, "g", kinds[:1], kinds[1:], values),
+        opset_imports=[onnx.helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
+    x = rng.standard_normal((1, 28, 28, 64)).astype("f4")
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    theirs = session.run(None, {"x0": x.transpose(0, 3, 1, 2).copy()})[0].transpose(0, 2, 3, 1)
+
+    def call(x: Tensor, **own: Tensor) -> Tensor:
+        for each in own.values():
+            x = ops.relu(ops.conv2d(x, each, padding=1))
+        return x
+
+    graph = traced(call, [1, 28, 28, 64], **weights)
+    assert all(isinstance(each, WinogradFilterForm) for each in forms(graph).values())
+    ours = executor.find_executor().compile(graph, weights)(Tensor(x))[0].to_numpy()
+    (exact,) = evaluate(graph, [x], weights)
+    size = np.linalg.norm(exact)
+    errors = [float(np.linalg.norm(each - exact) / size) for each in (ours, theirs)]
+    assert errors[0] < min(4 * errors[1], 5e-6), errors
 
 
 @pytest.mark.parametrize("channels", [8, 37, 64])
