@@ -32,7 +32,6 @@ class WinogradConvolution:
     output: PixelOutput
     x: b.Buffer  # [batch, rows, columns * channels]
     w: b.Buffer  # [blocks, places of a tile, channels, block]
-    v: b.Buffer  # [tiles, places of a tile * channels]
 
     @property
     def winograd(self) -> Winograd:
@@ -48,21 +47,25 @@ class WinogradConvolution:
         step = self.winograd.outputs
         return number, b.index(row * step), b.index((rest - row * across) * step)
 
-    def group(self, first: b.Expr, count: b.Expr) -> None:
-        """Compute the outputs of some tiles: transform all of them, then multiply."""
-        b.each(count, lambda t: self.transform(first, t), threads=True)
-        strips = b.index(b.ceildiv(count, self.tiles.rows))
+    def task(self, start: b.Expr, part: b.Expr) -> None:
+        """Compute the outputs of a part of the features for the strip of tiles that starts there.
 
-        def task(i: b.Expr) -> None:
-            block = b.index(b.quotient(i, strips))
-            start = b.least((i - block * strips) * self.tiles.rows, count - self.tiles.rows)
-            self.strip(first, b.index(start), block)
+        Whoever multiplies tiles transforms them: fetching them from another core takes longer.
+        """
+        v = b.workspace((self.tiles.rows, self.tiles.pitch))
+        sums = b.workspace((self.winograd.products, self.tiles.rows, self.tiles.block))
+        with T.serial(b.integer(self.tiles.rows)) as r:
+            self.transform((v, r), b.index(start + r))
+        parts = self.tiles.parts
+        first = b.index(b.quotient(part * self.tiles.blocks, parts))
+        last = b.index(b.quotient((part + 1) * self.tiles.blocks, parts))
+        with T.serial(first, last) as block:
+            self.multiply(v, sums, block)
+            self.finish(sums, start, block)
 
-        b.each(strips * self.tiles.blocks, task, threads=True)
-
-    def transform(self, first: b.Expr, tile: b.Expr) -> None:
-        """Transform the inputs of a tile."""
-        image, row, column = self.place(first + tile)
+    def transform(self, to: tuple[b.Buffer, b.Expr], tile: b.Expr) -> None:
+        """Transform the inputs of a tile, to a row of memory."""
+        image, row, column = self.place(tile)
         top = b.index(row - self.tiles.window.before[0])
         left = b.index(column - self.tiles.window.before[1])
         size = self.winograd.inputs
@@ -105,16 +108,14 @@ class WinogradConvolution:
                 values = [b.load(half, (i, j, 0), width) for j in range(size)]
                 for j, value in enumerate(of_inputs(self.winograd, values, width)):
                     at = (i * size + j) * self.channels + offset
-                    b.store(self.v, value, (tile, at), width)
+                    b.store(to[0], value, (to[1], at), width)
 
         b.each_vector(self.channels, self.lanes, part)
 
-    def strip(self, first: b.Expr, start: b.Expr, block: b.Expr) -> None:
-        """Compute the outputs of a block of features for a strip of tiles."""
-        rows, width = self.tiles.rows, self.tiles.block
-        sums = b.scratch((self.winograd.products, rows, width))
+    def multiply(self, v: b.Buffer, sums: b.Buffer, block: b.Expr) -> None:
+        """Multiply a strip of transformed tiles with the filters of a block of features."""
         with T.serial(b.integer(self.winograd.products)) as at:
-            registers = b.Registers(rows, width, self.lanes)
+            registers = b.Registers(self.tiles.rows, self.tiles.block, self.lanes)
             registers.clear()
             base = b.index(at * self.channels)
             with T.serial(b.integer(self.channels)) as k:
@@ -122,16 +123,20 @@ class WinogradConvolution:
                     b.let(b.load(self.w, (block, at, k, offset), lanes))
                     for offset, lanes in registers.pieces
                 ]
-                for r in range(rows):
-                    spread = b.let(b.splat(self.v[start + r, base + k], self.lanes))
+                for r in range(self.tiles.rows):
+                    spread = b.let(b.splat(v[r, base + k], self.lanes))
                     for (offset, lanes), weight in zip(registers.pieces, weights, strict=True):
                         registers.add(r, offset, lanes, spread * weight)
             for r, offset, lanes in registers.places:
                 b.store(sums, registers.get(r, offset, lanes), (at, r, offset), lanes)
 
+    def finish(self, sums: b.Buffer, start: b.Expr, block: b.Expr) -> None:
+        """Transform the products of a strip and a block, and write its outputs."""
+        width = self.tiles.block
+
         def store(count: int) -> None:
-            with T.serial(b.integer(rows)) as r:
-                self._store((sums, r), b.index(first + start + r), block, count)
+            with T.serial(b.integer(self.tiles.rows)) as r:
+                self._store((sums, r), b.index(start + r), block, count)
 
         rest = self.features % width
         if rest:
@@ -198,11 +203,13 @@ def winograd_convolution(
         lines = as_lines(x, (batch, image[0], image[1] * channels))
         down, across = tiles.counts
         total = b.index(batch * (down * across))
-        v = b.workspace((b.least(total, tiles.together), tiles.pitch))
-        own = WinogradConvolution(tiles, tile.width, channels, features, image, output, lines, w, v)
-        groups = b.index(b.ceildiv(total, tiles.together))
-        with T.serial(groups) as group:
-            first = b.index(b.quotient(group * total, groups))
-            count = b.index(b.quotient((group + 1) * total, groups) - first)
-            own.group(first, count)
+        own = WinogradConvolution(tiles, tile.width, channels, features, image, output, lines, w)
+        strips = b.index(b.ceildiv(total, tiles.rows))
+
+        def task(i: b.Expr) -> None:
+            part = b.index(b.quotient(i, strips))
+            start = b.least((i - part * strips) * tiles.rows, total - tiles.rows)
+            own.task(b.index(start), part)
+
+        b.each(strips * tiles.parts, task, threads=True)
     return kernel.function

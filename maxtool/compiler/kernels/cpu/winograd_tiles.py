@@ -11,8 +11,8 @@ from maxtool.compiler.kernels.cpu.convolution_tiles import FEW, tiles_of, vector
 from maxtool.compiler.kernels.kernel_options import Window
 from maxtool.compiler.winograd import TAPS, WINOGRAD, Winograd
 
-# Bytes of transformed images that are multiplied at a time, so that they stay in a shared cache.
-TOGETHER = 4 << 20
+# Features for which a task computes tiles, which it transforms first.
+PART = 128
 
 # Elements of a cache line: rows that lie one more apart do not share their places in a cache.
 LINE = 16
@@ -81,9 +81,9 @@ class WinogradTiles:
         return self.winograd.products * self.channels + LINE
 
     @property
-    def together(self) -> int:
-        """Tiles that are transformed before they are multiplied."""
-        return max(2 * self.rows, TOGETHER // (4 * self.pitch))
+    def parts(self) -> int:
+        """Parts of the features, for each of which tiles are transformed anew."""
+        return min(self.blocks, max(1, self.features // PART))
 
     def cost(self, images: int) -> float:
         """Return multiplications for a channel and a feature, and what takes as long as some."""
