@@ -36,6 +36,8 @@ class RegisterTile:
     registers: int  # vector registers of the machine
     # The LLVM feature that multiplies pairs of bfloat16 in such registers, if there is one.
     pairs: str | None = None
+    # Whether a product may read an operand from memory, so that it takes no register.
+    reads_memory: bool = True
 
 
 # LLVM feature -> tile, widest first. A tile keeps mr * nr / width sums in registers, and leaves
@@ -43,7 +45,7 @@ class RegisterTile:
 TILES: dict[str, RegisterTile] = {
     "avx512f": RegisterTile(width=16, mr=12, nr=32, registers=32),
     "avx2": RegisterTile(width=8, mr=6, nr=16, registers=16),
-    "neon": RegisterTile(width=4, mr=6, nr=16, registers=32),
+    "neon": RegisterTile(width=4, mr=6, nr=16, registers=32, reads_memory=False),
     "sse2": RegisterTile(width=4, mr=6, nr=8, registers=16),
 }
 

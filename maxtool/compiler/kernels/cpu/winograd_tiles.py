@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
@@ -20,6 +20,9 @@ LINE = 16
 # What else takes time, in multiplications: to transform an input or an output of a product, and to
 # read a weight from memory.
 TRANSFORM, WEIGHT = 5, 13
+
+# Registers that hold what products have read, where they read no memory themselves.
+SPARE = 4
 
 # How many times as long a convolution has to take without it.
 LEAST_GAIN = 1.2
@@ -100,7 +103,8 @@ def winograd_tiles_of(
     outputs: int,
 ) -> WinogradTiles:
     """Return tiles of so many rows of outputs; sums take as many registers as in ``tiles_of``."""
-    vectors, most = vectors_of(tile, features)
+    spare = 0 if tile.reads_memory else SPARE
+    vectors, most = vectors_of(replace(tile, registers=tile.registers - spare), features)
     block = vectors * tile.width
     return WinogradTiles(WINOGRAD[outputs], window, image, channels, features, block, most)
 
