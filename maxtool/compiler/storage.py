@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 from math import prod
 from operator import itemgetter
@@ -190,17 +190,14 @@ def plan_storage(
     }
 
 
-def _agreed(ways: Collection[Role]) -> bool | FilterForm:
-    """Return how a weight is stored that is read in some ways: all of them have to read it so."""
-    first = next(iter(ways))
-    if isinstance(first, bool):
-        return first if len(ways) == 1 else PLAIN
+def _agreed(ways: Set[Role]) -> bool | FilterForm:
+    """Return how a weight is stored that is read in some ways: as all of them can read it."""
     forms = [way for way in ways if isinstance(way, tuple)]
-    common = [
-        form for form in first if len(forms) == len(ways) and all(form in way for way in forms)
-    ]
-    best = sorted(common, key=lambda form: (sum(way.index(form) for way in forms), repr(form)))
-    return best[0] if best else PLAIN
+    if not forms or len(forms) < len(ways):
+        return ways == {True}
+    common = [form for form in forms[0] if all(form in way for way in forms)]
+    ranked = sorted(common, key=lambda form: (sum(way.index(form) for way in forms), repr(form)))
+    return ranked[0] if ranked else PLAIN
 
 
 def encodings_of(storage: Mapping[str, WeightStorage]) -> dict[str, QuantizationEncoding]:

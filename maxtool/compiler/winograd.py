@@ -55,7 +55,7 @@ class Winograd:
 
     @cached_property
     def of_filters(self) -> Array:
-        """What a window's rows are multiplied with: [inputs, TAPS]."""
+        """The matrix that rows of a window are multiplied with: [inputs, TAPS]."""
         rows = [[1 / self.whole[0], 0, 0]]
         for square in self.squares:
             rest = sum(factor * square**i for i, factor in enumerate(self.without(square)))

@@ -73,7 +73,7 @@ def test_direct(
 
 
 def forms(graph: Graph) -> dict[str, FilterForm | None]:
-    """How the weights of a graph are stored."""
+    """Forms in which the weights of a graph are stored."""
     return {name: each.form for name, each in LoweringPlan([graph], HOST).storage.items()}
 
 
@@ -83,7 +83,7 @@ def traced(call: Callable[..., Tensor], x: list[int | str], **weights: Array) ->
 
 
 def test_by_transforms() -> None:
-    """Where they pay; with a residual, an activation of many steps, and a row for all pixels."""
+    """Transforms with a residual, an activation of many steps, and a row for all pixels."""
     weights = {"f": drawn(3, 3, 32, 40), "bias": drawn(40), "g": drawn(40, 40, 3, 3)}
 
     def call(x: Tensor, f: Tensor, bias: Tensor, g: Tensor) -> Tensor:
@@ -98,7 +98,7 @@ def test_by_transforms() -> None:
 
 
 def test_a_filter_is_stored_as_all_convolutions_read_it() -> None:
-    """Of a large image and a small one: only the former would take the transformed filter."""
+    """A large image and a small one: only the former would take the transformed filter."""
     weights = {"f": drawn(3, 3, 32, 32)}
 
     def call(x: Tensor, f: Tensor) -> Tensor:
@@ -142,7 +142,7 @@ def test_a_transformed_filter_is_had_back() -> None:
 
 @pytest.mark.peers
 def test_errors_beside_those_of_onnxruntime() -> None:
-    """Of several layers: those of transforms are no larger than a few times its own."""
+    """Errors of several layers are no larger than a few times its own."""
     onnx, onnxruntime = map(pytest.importorskip, ("onnx", "onnxruntime"))
     filters = [drawn(3, 3, 64, 64) * 1.4 for _ in range(6)]
     weights = {f"f{i}": each for i, each in enumerate(filters)}

@@ -89,7 +89,7 @@ def computed(
 def test_what_numpy_computes(
     size: tuple[int, int], channels: int, features: int, around: Around, outputs: int
 ) -> None:
-    """For one image and for several, each of which has the bits that it has alone."""
+    """Each of several images has the bits that it has alone."""
     f, bias = normal(1, 3, 3, channels, features), normal(2, features)
     x = normal(0, 8, *size, channels)
     several = computed(x, f, bias, around, outputs)
@@ -125,7 +125,7 @@ def test_the_loop_of_products_keeps_nothing_on_the_stack(name: str, outputs: int
 
 @pytest.mark.parametrize(("outputs", "most"), [(2, 6e-7), (4, 1.6e-6)])
 def test_errors_beside_float64(outputs: int, most: float) -> None:
-    """Of 256 channels; adding the products one after the other makes errors of 6e-7."""
+    """Bounds for 256 channels; adding the products one after the other makes errors of 6e-7."""
     f, x = normal(1, 3, 3, 256, 64), np.maximum(normal(0, 1, 14, 14, 256), 0)
     exact = exactly(x, f, EVEN)
     off = computed(x, f, np.zeros(64, "f4"), EVEN, outputs) - exact
@@ -137,7 +137,7 @@ def test_errors_beside_float64(outputs: int, most: float) -> None:
 @pytest.mark.parametrize("outputs", WINOGRAD)
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_numbers_that_are_not_finite_stay_in_their_tiles(value: float, outputs: int) -> None:
-    """Such a pixel makes all outputs so that follow from it, and others of the same tiles alone."""
+    """A pixel makes all outputs so that follow from it, and others of its tiles alone."""
     f, x = normal(1, 3, 3, 16, 16), normal(0, 1, 16, 16, 16)
     x[0, 7, 9, 3] = value
     result = computed(x, f, normal(2, 16), EVEN, outputs)
