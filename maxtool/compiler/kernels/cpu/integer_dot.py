@@ -61,10 +61,14 @@ class IntegerDot(Operands):
 
         ``activations`` are ``parts`` int32 numbers, or a vector of those of several rows.
         """
-        for weight, part in zip(self._operands(weights), activations, strict=True):
-            value = b.splat(part, self.lanes) if self.rows == 1 else part
-            sums = self.multiply(sums, weight, value)
+        for weight, part in zip(self.pieces(weights), activations, strict=True):
+            sums = self.add_piece(sums, weight, part)
         return sums
+
+    def add_piece(self, sums: b.Expr, weights: b.Expr, activations: b.Expr) -> b.Expr:
+        """Sums and the products of one of the vectors that 4 terms take."""
+        value = b.splat(activations, self.lanes) if self.rows == 1 else activations
+        return self.multiply(sums, weights, value)
 
     def total(self, sums: b.Expr, row: int) -> b.Expr:
         """Sums of one of the rows as int32, one in each lane."""
@@ -79,13 +83,6 @@ class IntegerDot(Operands):
         """Row and column of each lane of sums: as many columns of each row as there are rows."""
         firsts, each = range(0, self.lanes, self.rows), range(self.rows)
         return [(row, first + column) for first in firsts for row in each for column in each]
-
-    def _operands(self, weights: b.Expr) -> list[b.Expr]:
-        if not self.words:
-            return [weights]
-        pairs = T.reinterpret(b.vector_type("uint16", 2 * self.lanes), weights)
-        low = pairs & b.splat(tirx.const(0xFF, "uint16"), 2 * self.lanes)
-        return [low, T.shift_right(pairs, b.splat(tirx.const(8, "uint16"), 2 * self.lanes))]
 
 
 def plain_bytes(lanes: int, sums: b.Expr, weights: b.Expr, activations: b.Expr) -> b.Expr:

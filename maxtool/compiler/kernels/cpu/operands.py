@@ -7,6 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self, TypeAlias
 
+from tvm import tirx
+from tvm.tirx.script.builder import ir as T
+
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.quantized_layout import RecordLayout
 
@@ -56,6 +59,17 @@ class Operands:
     def of(self, layout: RecordLayout) -> Self:  # noqa: ARG002
         """The same for weights of a layout."""
         return self
+
+    def pieces(self, weights: b.Expr) -> list[b.Expr]:
+        """Bytes of 4 terms of each column as what is multiplied: ``parts`` vectors of as many."""
+        if not self.words:
+            return [weights]
+        lanes = 2 * self.lanes
+        pairs = b.let(T.reinterpret(b.vector_type("uint16", lanes), weights))
+        low = pairs & b.splat(tirx.const(0xFF, "uint16"), lanes)
+        high = T.shift_right(pairs, b.splat(tirx.const(8, "uint16"), lanes))
+        bytes_of = b.vector_type("uint8", 2 * lanes)
+        return [T.reinterpret(bytes_of, each) for each in (low, high)]
 
     @contextmanager
     def prepared(self) -> Iterator[None]:

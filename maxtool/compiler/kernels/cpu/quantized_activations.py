@@ -34,8 +34,8 @@ class Activations:
     """Tiles of ``rows`` quantized rows each.
 
     Attributes:
-        quants: [tiles, k / (4 * depth), rows * parts * depth] int32: 4 terms each, as
-            ``dot`` wants them.
+        quants: [tiles, k / (4 * depth) * parts, rows * depth] int32: 4 terms each, or 2 as int16,
+            as ``dot`` wants them.
         scales: [tiles, spans, rows].
         starts: [tiles, k / terms, rows] int32: what sums of terms that share a scale begin at, so
             that the zero of the weights is taken off; None if it is 0.
@@ -58,7 +58,7 @@ class Activations:
         parts, depth = self.dot.parts, self.dot.depth
         if self.dot.rows > 1:
             return [b.load(self.quants, (tile, step, row * depth), self.dot.rows * depth)]
-        return [self.quants[tile, step, row * parts + part] for part in range(parts)]
+        return [self.quants[tile, step * parts + part, row] for part in range(parts)]
 
     def first_bits(self, tile: b.Index, part: b.Index, row: int) -> list[b.Expr]:
         """Bits that sums of terms which share a scale begin at, for rows multiplied at once."""
@@ -125,8 +125,8 @@ class QuantizedRows:
         )
         shared = next(same, None)
         if shared is None:
-            steps = b.quotient(k, GROUP * dot.depth)
-            quants = memory((tiles, steps, self.rows * dot.parts * dot.depth), "int32")
+            steps = b.quotient(k, GROUP * dot.depth) * dot.parts
+            quants = memory((tiles, steps, self.rows * dot.depth), "int32")
             scales = memory((tiles, b.quotient(k, layout.span), self.rows))
         else:
             quants, scales = shared.quants, shared.scales
@@ -244,7 +244,7 @@ class _Row:
             for i in range(self.width // GROUP):
                 word = tirx.Shuffle([words], [i])
                 step, at = b.quotient(group + i, depth), b.remainder(group + i, depth)
-                place = (self.row * parts + part) * depth + at
+                step, place = step * parts + part, self.row * depth + at
                 b.store(self.to.quants, word, (self.tile, b.index(step), b.index(place)))
 
     def _packed(self, values: b.Expr) -> list[b.Expr]:

@@ -56,9 +56,10 @@ class QuantizedMatrix:
         return [Column(self.w, (*self.expert, block, span), at, lanes) for at in places]
 
     def unpack(self, block: b.Expr) -> b.Buffer:
-        """A column block as bytes that are multiplied, [steps, 16 columns x terms of a step]."""
-        depth = self.dot.neighbours
-        panel = b.workspace((b.quotient(self.k, GROUP * depth), VECTOR * depth), "uint8")
+        """A column block as what is multiplied, [steps * parts, bytes of 16 columns]."""
+        depth, parts = self.dot.neighbours, self.dot.parts
+        steps = b.quotient(self.k, GROUP * depth) * parts
+        panel = b.workspace((steps, VECTOR * depth), "uint8")
         subroutines.call(_unpack_block, [panel], self, block)
         return panel
 
@@ -109,16 +110,17 @@ class QuantizedMatrix:
 
 def _unpack_block(panel: b.Buffer, matrix: QuantizedMatrix, block: b.Expr) -> None:
     """Write a column block into a panel."""
-    depth = matrix.dot.neighbours
+    depth, parts = matrix.dot.neighbours, matrix.dot.parts
     count, groups = matrix.layout.units, matrix.layout.unit // GROUP
     with T.serial(matrix.spans) as span, T.serial(b.integer(count)) as unit:
         first = b.index((span * count + unit) * groups)
         columns = matrix.columns(block, span)
         for group, quants in weights.steps_of(matrix.layout, matrix.dot, columns, unit):
-            step = b.index(b.quotient(first + group, depth))
+            step = b.quotient(first + group, depth) * parts
             for column, value in zip(columns, quants, strict=True):
-                lanes = column.count * GROUP * depth
-                b.store(panel, value, (step, column.first * GROUP * depth), lanes)
+                lanes, offset = (count * GROUP * depth for count in (column.count, column.first))
+                for part, piece in enumerate(matrix.dot.pieces(value)):
+                    b.store(panel, piece, (b.index(step + part), offset), lanes)
 
 
 def _multiply_tile(

@@ -67,7 +67,7 @@ class Span(_Record[IntegerDot]):
         layout = self.layout
         total = _Scaled(self)
         terms = GROUP * self.dot.depth
-        steps = layout.terms // terms
+        steps = layout.terms // terms * self.dot.parts
         with T.serial(b.integer(layout.units)) as unit, T.serial(b.integer(layout.parts)) as number:
             integers = _Sums(self, Part(layout, unit, number))
             first = b.index(integers.place * steps)
@@ -79,7 +79,7 @@ class Span(_Record[IntegerDot]):
                     b.let(b.load(panel, (place, column.first * terms), column.count * terms))
                     for column in self.columns
                 ]
-                integers.add(place, quants)
+                integers.add_pieces(place, quants)
             total.add(integers)
         total.finish(sums)
 
@@ -168,6 +168,21 @@ class _Sums(_PartSums):
             operand = self._operand(step, r)
             for v, quant in enumerate(quants):
                 self._multiply(at, v, quant, operand)
+
+    def add_pieces(self, step: b.Expr, pieces: Sequence[b.Expr]) -> None:
+        """Add what a step of a panel holds: one of the vectors that terms of a column take.
+
+        Two of each at once are more than the registers of AVX2 hold.
+        """
+        if self.dot.parts == 1:
+            self.add(step, pieces)
+            return
+        for at, r in enumerate(self.firsts):
+            operand = b.let(self.span.rows.quants[self.span.tile, step, r])
+            for v, piece in enumerate(pieces):
+                here = b.load(self.buffer, (at, v, 0), self.lanes)
+                total = self.dot.add_piece(here, piece, operand)
+                b.store(self.buffer, total, (at, v, 0), self.lanes)
 
     def _operand(self, step: b.Expr, row: int) -> list[b.Expr]:
         return [b.let(part) for part in self.span.rows.operand(self.span.tile, step, row)]
