@@ -20,10 +20,9 @@ from maxtool.recipe.schema import KINDS, Match, Recipe, TextPart
 from maxtool.recipe.sentence_transformers import TABLE as SENTENCES
 from maxtool.recipe.text_defaults import completed
 from maxtool.weights import Checkpoint
+from maxtool.weights.text_tables import TEXT_TABLES
 
 KIND = KINDS["hf"]
-# The tables that describe a language model.
-SECTIONS = ("text_config", "llm_config", "language_config")
 # What lies before the names of a whole language model, and of one without its head.
 WHOLE = ("language_model", "model.language_model", "language", "llm")
 BODY = ("model.language_model", "model.text_model", "model.llm", "language_model", "text_model")
@@ -45,7 +44,7 @@ BOTH_WAYS: Mapping[str, bool] = {"is_causal": False, "use_bidirectional_attentio
 
 def section_of(keys: Keys) -> str | None:
     """The table of a config.json that describes a language model and says of what kind it is."""
-    return next((name for name in SECTIONS if keys.get(f"{name}.{KIND}") is not None), None)
+    return next((name for name in TEXT_TABLES if keys.get(f"{name}.{KIND}") is not None), None)
 
 
 def keys_inside(keys: Keys, section: str) -> Keys:
