@@ -179,9 +179,7 @@ def _part(name: str) -> str:
     return f"{first}.{rest[0]}" if first == "model" and len(rest) > 1 else first
 
 
-def check_alone(
-    checkpoint: Checkpoint, keys: Keys, section: str, read: Sequence[Recipe]
-) -> None:
+def check_alone(checkpoint: Checkpoint, keys: Keys, section: str, read: Sequence[Recipe]) -> None:
     """Refuse the language model of a checkpoint that is not read by itself.
 
     Raises:
@@ -196,9 +194,7 @@ def check_alone(
         )
 
 
-def _refusal(
-    keys: Keys, section: str, read: Iterable[Recipe], *, has_tensors: bool
-) -> str | None:
+def _refusal(keys: Keys, section: str, read: Iterable[Recipe], *, has_tensors: bool) -> str | None:
     """The reason why the language model of a checkpoint is not read by itself, if there is one."""
     if why := OTHERWISE.get(str(keys.get(KIND))) or _seen_both_ways(keys, section):
         return f"its language model is not read by itself: {why}"

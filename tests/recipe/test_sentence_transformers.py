@@ -48,6 +48,38 @@ def test_pooling_normalisation_and_length(folder: Path) -> None:
     assert (found["pooling"], found["normalize"], found["max_length"]) == (None, False, None)
 
 
+TEXT, COMMON, FORMED = ({name: {"max_length": 5}} for name in ("text", "common", "chat_template"))
+
+
+@pytest.mark.parametrize(
+    ("calls", "length"),
+    [
+        (None, 16),
+        ({}, 16),
+        ({"text": {"max_length": None, "padding": True}}, 16),
+        (TEXT, 5),
+        (COMMON, 5),
+        ({**COMMON, "text": {"max_length": 9}}, 9),
+        (FORMED, 16),
+        ({"text": {"max_length": 5, "truncation": False}}, None),
+        ({"text": {"truncation": "do_not_truncate"}}, None),
+        ({"text": {"truncation": True}, "common": {"truncation": False}}, 16),
+    ],
+)
+def test_lengths_of_calls(folder: Path, calls: dict[str, Any] | None, length: int | None) -> None:
+    """Cut texts where sentence-transformers' tokenizer is asked to, before the model's length."""
+    settings = {"max_seq_length": 16, "processing_kwargs": calls}
+    (folder / "sentence_bert_config.json").write_text(json.dumps(settings))
+    assert values(folder)["max_length"] == length
+
+
+def test_a_length_that_is_no_number(folder: Path) -> None:
+    settings = {"processing_kwargs": {"text": {"max_length": "long"}}}
+    (folder / "sentence_bert_config.json").write_text(json.dumps(settings))
+    with pytest.raises(ConfigurationError, match=r"max_seq_length = 'long'"):
+        values(folder)
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
