@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from maxtool.conversion import Request, convert, prepare
 from maxtool.errors import ConfigurationError, InputError, MalformedFile
 from maxtool.recipe import load_recipe, resolve_config
 from maxtool.recipe.dense_modules import USUAL
@@ -210,6 +211,16 @@ def test_a_number_in_gguf_that_means_nothing_here() -> None:
     with pytest.raises(ConfigurationError) as refused:
         resolve_config(load_recipe("qwen2"), dataclasses.replace(checkpoint, metadata=keys))
     assert "qwen2.pooling_type = 4 is not supported (1, 2 and 3 are)" in str(refused.value)
+
+
+def test_scores_without_a_head_in_gguf(tmp_path: Path) -> None:
+    """Tell users of files that a converter left the head out of, as older ones did."""
+    output = tmp_path / "it.gguf"
+    convert(prepare(Request(DATA / "tiny-qwen3", output)))
+    checkpoint = open_checkpoint(output)
+    keys = {**checkpoint.metadata, "qwen3.pooling_type": np.uint32(4)}
+    with pytest.raises(ConfigurationError, match=r"qwen3\.pooling_type: 4 .* no cls\.output\.weight"):
+        resolve_config(load_recipe("qwen3"), dataclasses.replace(checkpoint, metadata=keys))
 
 
 def test_another_recipe_passes_them_over(tmp_path: Path) -> None:
