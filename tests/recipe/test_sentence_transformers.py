@@ -219,7 +219,9 @@ def test_scores_without_a_head_in_gguf(tmp_path: Path) -> None:
     convert(prepare(Request(DATA / "tiny-qwen3", output)))
     checkpoint = open_checkpoint(output)
     keys = {**checkpoint.metadata, "qwen3.pooling_type": np.uint32(4)}
-    with pytest.raises(ConfigurationError, match=r"qwen3\.pooling_type: 4 .* no cls\.output\.weight"):
+    with pytest.raises(
+        ConfigurationError, match=r"qwen3\.pooling_type: 4 .* no cls\.output\.weight"
+    ):
         resolve_config(load_recipe("qwen3"), dataclasses.replace(checkpoint, metadata=keys))
 
 

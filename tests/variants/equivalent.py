@@ -68,7 +68,35 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     "tests/recipe/test_dots1.py has configurations without that key": (
         "dots1 drop config/sliding_layers/hf/default",
     ),
-    "the last key of an order comes last without it": ("lfm2_moe drop order/gguf/23",),
+    "the last key of an order comes last without it": (
+        "cohere2_moe * order/gguf/25*",
+        "granite_swa * order/gguf/25*",
+        "lfm2_moe drop order/gguf/23",
+        "mellum * order/gguf/21*",
+    ),
+    "tests/recipe/test_mellum.py has files of these, and looks for what is refused": (
+        "mellum * config/sliding_layers/gguf/*",
+        "mellum * config/sliding_window/hf/codec*",
+        "mellum * expect/hf/num_*",
+        "mellum * expect/hf/rope_parameters.sliding_attention.rope_type*",
+        "mellum * constants/hf/rope_parameters.sliding_attention.rope_type*",
+        "mellum * weights/hf/drop*",
+    ),
+    "llama.cpp has no layers without experts": ("mellum set config/expert_layers/gguf/codec to *",),
+    "transformers reads either of two keys, and the first is written": (
+        "mellum swap config/n_experts/hf/keys/0 with 1",
+    ),
+    "tests/recipe/test_cohere2_moe.py has configurations and files of these": (
+        "cohere2_moe * config/sliding_layers/hf/keys/2*",
+        "cohere2_moe * config/sliding_layers/gguf/*",
+        "cohere2_moe * config/rope_layers/hf/keys*",
+        "cohere2_moe * config/norm_topk/hf/default",
+        "cohere2_moe * expect/hf*",
+    ),
+    "another field writes the key, too": ("cohere2_moe set config/norm/hf/keys/1 to *",),
+    "tests/cli/test_streams.py has a model of that name that is another": (
+        "gte_new drop match/hf/requires*",
+    ),
     "no layer has an MLP of that width": ("qwen3_5_moe * config/intermediate_size/hf/omit*",),
     "every file says which layers have attention": (
         "_delta_net * config/attention_layers/gguf/default",
@@ -88,6 +116,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "exaone_moe drop config/n_layers",
         "solar_open drop config/n_layers*",
         "hy_v3 drop config/n_layers*",
+        "hy_v3 set config/n_layers/gguf/codec to *",
         "* set config/n_layers/gguf/keys/1 to *",
         "* drop weights/*/past_layers*",
     ),
@@ -96,6 +125,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "jamba * config/n_heads/hf/default*",
         "jamba * config/attention_layers/hf/default*",
         "jamba * config/expert_layers/hf/default*",
+        "mellum set config/sliding_layers/hf/codec to *",
     ),
     "tests/recipe/test_load.py has both kinds of files": ("bamba * match/gguf/requires*",),
     "transformers writes a number where a configuration says null": (
@@ -173,6 +203,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "_selective swap weights/gguf/*.selective.[vg]*.bias with *",
         "falcon * weights/gguf/*bias*",
         "hy_v3 * weights/gguf/*bias*",
+        "cohere2_moe * weights/gguf/*bias*",
         "mellum * weights/gguf/*bias*",
         "modernbert * weights/gguf/*bias*",
         "nemotron_h_moe * weights/gguf/*bias*",
@@ -201,6 +232,9 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "* swap expect/*/*/* with *",
         "* swap match/*/*/* with *",
         "roberta swap match/gguf/tokenizer.ggml.model/0 with 1",
+    ),
+    "a name that is its own meaning is read, and left out as the usual one": (
+        "cohere2_moe drop config/expert_scores/hf/values/softmax",
     ),
     "a name that is its own meaning is read, and swish is written for it": (
         "starcoder2 drop config/hidden_act/hf/values/silu",
