@@ -64,6 +64,11 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     "tests/recipe/test_image_positions.py has files that say it, and that say otherwise": (
         "qwen3_vl* * expect/hf/rope_*",
         "qwen3_vl* * constants/gguf/{arch}.*",
+        "qwen3_vl* * constants/hf/*",
+        "qwen3_vl* drop constants/hf",
+        "qwen3_vl* * config/sliding_*",
+        "qwen2_vl * config/head_dim*",
+        "qwen2_vl * expect/hf/use_mrope*",
     ),
     "tests/recipe/test_dots1.py has configurations without that key": (
         "dots1 drop config/sliding_layers/hf/default",
@@ -85,6 +90,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     "llama.cpp has no layers without experts": ("mellum set config/expert_layers/gguf/codec to *",),
     "transformers reads either of two keys, and the first is written": (
         "mellum swap config/n_experts/hf/keys/0 with 1",
+        "qwen3_vl_moe swap config/n_experts/hf/keys/0 with 1",
     ),
     "tests/recipe/test_cohere2_moe.py has configurations and files of these": (
         "cohere2_moe * config/sliding_layers/hf/keys/2*",
@@ -126,6 +132,16 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "jamba * config/attention_layers/hf/default*",
         "jamba * config/expert_layers/hf/default*",
         "mellum set config/sliding_layers/hf/codec to *",
+        "qwen[23]_vl* drop config/context_length",
+        "qwen[23]_vl* drop config/head_dim",
+        "qwen[23]_vl* drop config/n_experts*",
+        "qwen[23]_vl* drop config/n_kv_heads",
+        "qwen[23]_vl* drop config/norm_eps",
+        "qwen[23]_vl* drop config/rope_theta",
+        "qwen[23]_vl* drop config/expert_size",
+        "qwen[23]_vl* * config/*/default*",
+        "qwen2_vl * config/sliding_layers/hf/*",
+        "qwen2_vl * match/hf/model_type/0*",
     ),
     "tests/recipe/test_load.py has both kinds of files": ("bamba * match/gguf/requires*",),
     "transformers writes a number where a configuration says null": (
