@@ -18,6 +18,7 @@ from maxtool.tokenizer import Tokenizer, write_hf
 from maxtool.tokenizer.huggingface import CARRIED, additional
 from maxtool.weights import TensorSpec
 from maxtool.weights.source_file import whole_file
+from maxtool.weights.text_tables import said_of_texts
 
 CONFIG = "config.json"
 # What models take besides texts, which are prepared for them.
@@ -37,8 +38,8 @@ def from_huggingface(
     """Every small file of the source folder as it stands; only the element type is told anew."""
     config = dict(plan.checkpoint.config or {})
     if plan.recipe.section and not plan.recipe.language_model:  # more is described than written
-        inside = plan.recipe.text_part.keys if plan.recipe.text_part else {}
-        ids = {key: table[key] for table in (config, inside) for key in ID_KEYS if key in table}
+        said = {key: said_of_texts(config, key) for key in ID_KEYS}
+        ids = {key: value for key, value in said.items() if value is not None}
         config = nested(written_keys(plan.recipe, "hf", plan.config)) | ids
         config.pop(sentence_transformers.TABLE, None)  # of which there are files
     config |= {HF_NAME: name} if name else {}

@@ -32,6 +32,7 @@ from maxtool.recipe.sparsity_codecs import SPARSITY_CODECS
 from maxtool.recipe.state_codecs import STATE_CODECS
 from maxtool.recipe.t5_codecs import T5_CODECS
 from maxtool.recipe.vision_codecs import VISION_CODECS
+from maxtool.recipe.window_codecs import WINDOW_CODECS
 
 CODECS: Mapping[str, Codec] = {
     **FIELD_CODECS,
@@ -51,6 +52,7 @@ CODECS: Mapping[str, Codec] = {
     **SHAPE_CODECS,
     **SPARSITY_CODECS,
     **VISION_CODECS,
+    **WINDOW_CODECS,
 }
 
 

@@ -122,12 +122,7 @@ def _inside(known: Mapping[str, Match], keys: Keys, checkpoint: Checkpoint) -> R
         for recipe in recipes
         if text_part.is_language_model(recipe)
     }
-    if read and (refused := text_part.refusal(keys, section, read.values())):
-        raise UnknownArchitecture(
-            f"no recipe has the whole of a {keys.get(KINDS['hf'])!r}, and {refused}",
-            file=checkpoint.config_file or checkpoint.path,
-            hint=f"that part alone, in files of its own, is read by {', '.join(read)}",
-        )
+    text_part.check_alone(checkpoint, keys, section, [*read.values()])
     found = [name for name, each in read.items() if _has_part(fitting[name], each, checkpoint)]
     return read[_asking_most({name: fitting[name] for name in found})] if found else None
 

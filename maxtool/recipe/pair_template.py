@@ -11,11 +11,11 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from maxtool.errors import ConfigurationError, MachineLacks
 from maxtool.recipe import sentence_transformers
 from maxtool.recipe.plan import Plan
+from maxtool.recipe.sentence_lengths import CALLS, NOT_OF_TEMPLATES, TEMPLATE, table_of
 from maxtool.recipe.sentence_modules import MODULES, MOST
 from maxtool.runtime.loader.chat import ChatTemplate
 from maxtool.runtime.loader.errors import RunError
@@ -67,16 +67,16 @@ def _chosen(planned: Plan, templates: Mapping[str, str]) -> PairTemplate | None:
     """The template that the settings name, else one for rerankers, else that of conversations."""
     file = planned.checkpoint.folder / sentence_transformers.SETTINGS
     settings = read_object(file, most=MOST) if file.is_file() else {}
-    forms = _table(settings, "modality_config")
+    forms = table_of(settings, "modality_config")
     message = forms.get("message")
     if forms and not isinstance(message, dict):
         return None
     if isinstance(message, dict) and message.get("format") == "structured":
         what = "messages whose contents are lists (format 'structured') are not supported"
         raise ConfigurationError(what, file=file)
-    options = dict(_table(_table(settings, "processing_kwargs"), "chat_template"))
-    named = options.pop("chat_template", None)
-    options.pop("restore_suffix", None)
+    table = table_of(table_of(settings, CALLS), TEMPLATE)
+    options = {key: value for key, value in table.items() if key not in NOT_OF_TEMPLATES}
+    named = options.pop(TEMPLATE, None)
     reply = options.pop("add_generation_prompt", False) is True
     text = templates.get(HF_NAME, templates.get(USUAL)) if named is None else templates.get(named)
     if text is None and isinstance(named, str) and "{" in named:
@@ -86,11 +86,6 @@ def _chosen(planned: Plan, templates: Mapping[str, str]) -> PairTemplate | None:
         what = f"there is no chat template {named!r:.80}, which pairs are put to the model by"
         raise ConfigurationError(what, file=file, hint=f"chat templates: {known}")
     return None if text is None else PairTemplate(text, options, reply)
-
-
-def _table(holder: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = holder.get(key)
-    return value if isinstance(value, dict) else {}
 
 
 def jinja_of(text: str) -> str:

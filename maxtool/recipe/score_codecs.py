@@ -13,6 +13,10 @@ RANK = 4
 """llama.cpp's number of the pooling that a head of scores follows."""
 PAIR = 2
 """Tokens of which llama.cpp scores one beside the other."""
+HEADLESS = (
+    f"{RANK} is the pooling of models that score texts, and the file has no cls.output.weight, the"
+    " head that makes scores: convert the original model again, with a converter that writes it"
+)
 ONE = "llama.cpp makes a share of each score among several, and this model gives one"
 
 
@@ -60,6 +64,8 @@ def _write_kind(value: str | None, values: Values) -> Raws:
 def _read_pooling(raws: Raws, values: Values) -> Any:  # noqa: ANN401 - the field's type decides
     if raws[0] != RANK:
         return None
+    if values["score_tokens"] is None and not values["n_labels"]:
+        raise Undefined(HEADLESS)
     return LABELS if values["score_tokens"] is None else TOKENS
 
 

@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from maxtool.recipe import dense_modules, logit_scores
+from maxtool.recipe.sentence_lengths import KEY as LENGTH
+from maxtool.recipe.sentence_lengths import length_of
 from maxtool.recipe.sentence_modules import MODULES, MOST, modules_of
 from maxtool.weights.jsonfile import read_object
 
 TABLE = "sentence_transformers"
 SETTINGS, PROMPTS = "sentence_bert_config.json", "config_sentence_transformers.json"
-# What of those two files matters: where texts are cut, and what is done to them before.
-TOLD = ("max_seq_length", "do_lower_case", "default_prompt_name", "activation_fn")
+# What of those two files matters besides where texts are cut: what is done to them before.
+TOLD = ("do_lower_case", "default_prompt_name", "activation_fn")
 # The package's own files beside a config.json.
 BESIDE = (MODULES, SETTINGS, PROMPTS)
 # The flags of a pooling module, by our names for the modes.
@@ -54,7 +56,9 @@ def read(folder: Path) -> dict[str, Any]:
     keys |= dense_modules.read(folder, modules)
     keys |= logit_scores.read(folder, modules)
     settings = _optional(folder / SETTINGS) | _optional(folder / PROMPTS)
+    length = length_of(settings, templated=logit_scores.KIND in kinds)
     keys |= {name: settings[name] for name in TOLD if settings.get(name) is not None}
+    keys |= {} if length is None else {LENGTH: length}
     return {f"{TABLE}.{name}": value for name, value in keys.items()}
 
 
@@ -86,7 +90,7 @@ def files(keys: Mapping[str, Any], width: int) -> dict[str, bytes]:
         return logit_scores.files(keys)
     if mode is None:
         return {}
-    length = keys.get("max_seq_length")
+    length = keys.get(LENGTH)
     layers = dense_modules.configs(keys, width)
     kinds = ["Transformer", "Pooling", *(dense_modules.KIND for _ in layers)]
     kinds += ["Normalize"] if keys.get("normalize") else []
@@ -99,7 +103,7 @@ def files(keys: Mapping[str, Any], width: int) -> dict[str, bytes]:
             for i, (kind, path) in enumerate(zip(kinds, paths, strict=True))
         ],
         **{f"{path}/config.json": each for path, each in zip(paths[1:], configs, strict=False)},
-        **({} if length is None else {SETTINGS: {"max_seq_length": length}}),
+        **({} if length is None else {SETTINGS: {LENGTH: length}}),
     }
     return {name: (json.dumps(content, indent=2) + "\n").encode() for name, content in made.items()}
 

@@ -9,10 +9,11 @@ out is told.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from maxtool.errors import UnknownArchitecture
 from maxtool.recipe.ignored_keys import NEVER_IGNORED, covered
 from maxtool.recipe.keys import Keys, are_flags
 from maxtool.recipe.name_patterns import Pattern, Rename, renamed
@@ -20,10 +21,9 @@ from maxtool.recipe.schema import KINDS, Match, Recipe, TextPart
 from maxtool.recipe.sentence_transformers import TABLE as SENTENCES
 from maxtool.recipe.text_defaults import completed
 from maxtool.weights import Checkpoint
+from maxtool.weights.text_tables import TEXT_TABLES
 
 KIND = KINDS["hf"]
-# The tables that describe a language model.
-SECTIONS = ("text_config", "llm_config", "language_config")
 # What lies before the names of a whole language model, and of one without its head.
 WHOLE = ("language_model", "model.language_model", "language", "llm")
 BODY = ("model.language_model", "model.text_model", "model.llm", "language_model", "text_model")
@@ -45,7 +45,7 @@ BOTH_WAYS: Mapping[str, bool] = {"is_causal": False, "use_bidirectional_attentio
 
 def section_of(keys: Keys) -> str | None:
     """The table of a config.json that describes a language model and says of what kind it is."""
-    return next((name for name in SECTIONS if keys.get(f"{name}.{KIND}") is not None), None)
+    return next((name for name in TEXT_TABLES if keys.get(f"{name}.{KIND}") is not None), None)
 
 
 def keys_inside(keys: Keys, section: str) -> Keys:
@@ -73,7 +73,11 @@ def has_values(match: Match, keys: Keys) -> bool:
 
 
 def within(recipe: Recipe, checkpoint: Checkpoint) -> Recipe:
-    """A recipe as it reads a checkpoint: of one that it does not recognise, a part that it does."""
+    """A recipe as it reads a checkpoint: of one that it does not recognise, a part that it does.
+
+    Raises:
+        UnknownArchitecture: If that part is not read by itself, or its tensors are not found.
+    """
     if recipe.text_part or checkpoint.format == "gguf" or not is_language_model(recipe):
         return recipe
     keys, match = Keys.of(checkpoint), recipe.match["hf"]
@@ -82,7 +86,9 @@ def within(recipe: Recipe, checkpoint: Checkpoint) -> Recipe:
         return recipe
     if not has_values(match, keys_inside(keys, section)):
         return recipe
-    return alone(recipe, keys, section, checkpoint.tensors)
+    part = alone(recipe, keys, section, checkpoint.tensors)
+    check_alone(checkpoint, keys, section, [part])
+    return part
 
 
 def is_language_model(recipe: Recipe) -> bool:
@@ -173,11 +179,26 @@ def _part(name: str) -> str:
     return f"{first}.{rest[0]}" if first == "model" and len(rest) > 1 else first
 
 
-def refusal(keys: Keys, section: str, read: Iterable[Recipe]) -> str | None:
+def check_alone(checkpoint: Checkpoint, keys: Keys, section: str, read: Sequence[Recipe]) -> None:
+    """Refuse the language model of a checkpoint that is not read by itself.
+
+    Raises:
+        UnknownArchitecture: If it is such a one, or none of the recipes has found its tensors.
+    """
+    if read and (refused := _refusal(keys, section, read, has_tensors=bool(checkpoint.tensors))):
+        raise UnknownArchitecture(
+            f"no recipe has the whole of a {keys.get(KIND)!r}, and {refused}",
+            file=checkpoint.config_file or checkpoint.path,
+            hint="that part alone, in files of its own, is read by "
+            + ", ".join(recipe.name for recipe in read),
+        )
+
+
+def _refusal(keys: Keys, section: str, read: Iterable[Recipe], *, has_tensors: bool) -> str | None:
     """The reason why the language model of a checkpoint is not read by itself, if there is one."""
     if why := OTHERWISE.get(str(keys.get(KIND))) or _seen_both_ways(keys, section):
         return f"its language model is not read by itself: {why}"
-    if any(recipe.text_part and recipe.text_part.is_found for recipe in read):
+    if not has_tensors or any(each.text_part and each.text_part.is_found for each in read):
         return None
     prefixes = ", ".join(dict.fromkeys((*WHOLE, *BODY)))
     return f"the tensors of its language model are below none of {prefixes}"

@@ -25,8 +25,10 @@ from maxtool.tokenizer.special_tokens import content_of
 from maxtool.tokenizer.vocabulary import AddedToken, SentencePiece, Tokenizer, Vocabulary
 from maxtool.weights.files_read import note_read
 from maxtool.weights.jsonfile import parse_object
+from maxtool.weights.text_tables import said_of_texts
 
 SPECIAL = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+ENDS = "eos_token_id"
 # What begins and ends a text where encoders have no such tokens by those names.
 INSTEAD = {"bos": "cls", "eos": "sep"}
 # Of all files together; the largest published tokenizer.json has 34 MB.
@@ -59,8 +61,8 @@ def read(folder: Path) -> Tokenizer | None:
     A ``tokenizer.model`` says what the vocabulary is, a ``tokenizer.json`` beside it how text is
     encoded; a ``vocab.txt``, XLM-RoBERTa's ``sentencepiece.bpe.model``, T5's or SigLIP's
     ``spiece.model``, or DeBERTa's ``spm.model`` is read where there is neither. Special ids come
-    from ``tokenizer_config.json``, then ``config.json``, then ``generation_config.json`` (its list
-    of end tokens), then the model itself.
+    from ``tokenizer_config.json``, then ``config.json`` (by itself, then in its table of a language
+    model), then ``generation_config.json`` (its list of end tokens), then the model itself.
     """
     files = _files(folder)
     config = _json(folder, "tokenizer_config.json")
@@ -293,10 +295,12 @@ def _special_ids(
     model = _json(folder, "config.json")
     generation = _json(folder, "generation_config.json")
     for name in SPECIAL:
-        value = model.get(f"{name}_token_id")
+        value = said_of_texts(model, f"{name}_token_id")
         if _is_id(value):
             ids.setdefault(name, value)
-    lists = [c.get("eos_token_id") for c in (generation, model)]
+    told = generation.get(ENDS)
+    # What a table says may be no more than its class's default: it counts where nothing else does.
+    lists = [told, said_of_texts(model, ENDS) if told is None else model.get(ENDS)]
     every = [i for value in lists for i in (value if isinstance(value, list) else [value])]
     stops = tuple(dict.fromkeys(filter(_is_id, every)))
     if stops:

@@ -263,6 +263,27 @@ def test_what_does_not_fit(file: str, content: object, said: str, tmp_path: Path
 
 
 @pytest.mark.parametrize(
+    ("calls", "context"),
+    [
+        ({}, CONTEXT),
+        ({"chat_template": {"max_length": 200, "padding": True, "return_tensors": "pt"}}, 200),
+        ({"chat_template": {"max_length": 200}, "text": {"max_length": 210}}, 200),
+        ({"text": {"max_length": 210}, "common": {"max_length": 220}}, 210),
+        ({"chat_template": {"truncation": False}, "text": {"max_length": 210}}, CONTEXT),
+    ],
+)
+def test_pairs_are_cut_where_calls_of_the_tokenizer_say(
+    calls: dict[str, Any], context: int, tmp_path: Path
+) -> None:
+    source = ranker(tmp_path / "it")
+    save(source / "sentence_bert_config.json", {"processing_kwargs": calls})
+    build = artifact.prepare(artifact.Request(source, tmp_path / "out"))
+    manifest = build.contents.facts
+    assert build.plan.context == context
+    assert manifest["pair_template"]["variables"] == {}
+
+
+@pytest.mark.parametrize(
     "text", ["{{query}} {{document}}", "{%{query}%} {{{document}#}", "{#{query}{", PLACES]
 )
 def test_texts_with_places_as_jinja(text: str) -> None:

@@ -237,6 +237,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "gemma3_windows": periodic(),
     "smollm3_windows": FLAGS,
     "windows_but_in_last": FLAGS.map(lambda flags: (*flags[:-1], False)),
+    "window_of_layers": SIZES,
     "dim_without_window": SIZES,
     "kv_heads_without_window": SIZES,
     "kv_heads_of_windows": SIZES,

@@ -7,11 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from maxtool.conversion import Request, convert, prepare
 from maxtool.errors import ConfigurationError
 from maxtool.recipe import find_recipe, resolve_config, written_keys
-from maxtool.weights import Checkpoint
+from maxtool.weights import Checkpoint, open_checkpoint
 from tests.variants.rows import Files, rows
 
 FAMILIES = ["qwen3_vl", "qwen3_vl_moe"]
@@ -51,3 +53,63 @@ def test_sections_take_turns(family: str, key: str, tmp_path: Path) -> None:
     for name, value in (("mrope_interleaved", False), ("mrope_section", [16, 24, 24])):
         with pytest.raises(ConfigurationError, match=name):
             fields(told(family, tmp_path / name, rotary | {name: value}, key))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_class_that_is_written(family: str, tmp_path: Path) -> None:
+    checkpoint = told(family, tmp_path, {"rope_type": "default", "rope_theta": 1e6})
+    keys = written_keys(find_recipe(checkpoint), "hf", fields(checkpoint))
+    kind = "Qwen3VLMoe" if family.endswith("moe") else "Qwen3VL"
+    assert (keys["model_type"], keys["architectures"]) == (f"{family}_text", [f"{kind}TextModel"])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_windows_that_transformers_has_not_here(family: str, tmp_path: Path) -> None:
+    row = next(rows(family))
+    text = {**row.config["text_config"], "use_sliding_window": True, "sliding_window": 4}
+    config = {**row.config, "text_config": text}
+    with pytest.raises(ConfigurationError, match="sliding_window"):
+        fields(Files(tmp_path).checkpoint(replace(row, config=config)))
+
+
+def first(folder: Path, **changed: Any) -> Checkpoint:
+    """A recorded Qwen 2 VL, whose configuration is flat, with other keys."""
+    row = next(rows("qwen2_vl"))
+    inner = row.config.get("text_config")
+    config = (
+        {**row.config, **changed}
+        if inner is None
+        else {**row.config, "text_config": {**inner, **changed}}
+    )
+    return Files(folder).checkpoint(replace(row, config=config))
+
+
+@pytest.mark.parametrize("switch", [True, False, None])
+def test_a_switch_that_says_what_the_model_is(switch: bool | None, tmp_path: Path) -> None:
+    assert fields(first(tmp_path, use_mrope=switch))["qkv_bias"] is True
+
+
+def test_heads_that_do_not_share_the_width(tmp_path: Path) -> None:
+    """Refuse a size of heads that transformers does not read here."""
+    config = fields(first(tmp_path / "usual"))
+    size = config["hidden_size"] // config["n_heads"]
+    assert fields(first(tmp_path / "said", head_dim=size))["head_dim"] == size
+    with pytest.raises(ConfigurationError, match="head_dim"):
+        fields(first(tmp_path / "other", head_dim=size + 1))
+
+
+def test_heads_that_do_not_share_the_width_in_gguf(tmp_path: Path) -> None:
+    source = first(tmp_path / "hf")
+    convert(prepare(Request(source.path, tmp_path / "model.gguf", name="x")))
+    checkpoint = open_checkpoint(tmp_path / "model.gguf")
+    size = int(fields(checkpoint)["head_dim"])
+    assert not any("key_length" in key or "value_length" in key for key in checkpoint.metadata)
+    for name in ("key_length", "value_length"):
+        for number, fits in ((size, True), (size + 1, False)):
+            keys = {**checkpoint.metadata, f"qwen2vl.attention.{name}": np.uint32(number)}
+            said = replace(checkpoint, metadata=keys)
+            if fits:
+                assert fields(said)["head_dim"] == size
+            else:
+                with pytest.raises(ConfigurationError, match=name):
+                    fields(said)

@@ -169,7 +169,11 @@ def test_recipes_that_are_as_near_are_told_with_what_they_mean(tmp_path: Path) -
     proposal = propose(open_checkpoint(disguised("tiny-qwen3", tmp_path / "it")))
     assert proposal.base == "qwen3"
     assert proposal.alike["exaone4"]["block"] == "post"
-    assert "# As near: exaone4, with block = 'post'" in proposal.text("it")
+    assert proposal.alike["hunyuan_v1_dense"]["qk_norm_after_rope"] is True
+    text = proposal.text("it")
+    assert "# As near: exaone4, with block = 'post'" in text
+    assert "# As near: hunyuan_v1_dense, with qk_norm_after_rope = True" in text
+    assert "qwen3_vl" not in text  # which reads nothing of it otherwise
 
 
 def test_flags_follow_from_tensors(tmp_path: Path) -> None:

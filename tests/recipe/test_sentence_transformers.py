@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from maxtool.conversion import Request, convert, prepare
 from maxtool.errors import ConfigurationError, InputError, MalformedFile
 from maxtool.recipe import load_recipe, resolve_config
 from maxtool.recipe.dense_modules import USUAL
@@ -46,6 +47,38 @@ def test_pooling_normalisation_and_length(folder: Path) -> None:
     found = values(folder)
     assert found["default_prompt"] is None
     assert (found["pooling"], found["normalize"], found["max_length"]) == (None, False, None)
+
+
+TEXT, COMMON, FORMED = ({name: {"max_length": 5}} for name in ("text", "common", "chat_template"))
+
+
+@pytest.mark.parametrize(
+    ("calls", "length"),
+    [
+        (None, 16),
+        ({}, 16),
+        ({"text": {"max_length": None, "padding": True}}, 16),
+        (TEXT, 5),
+        (COMMON, 5),
+        ({**COMMON, "text": {"max_length": 9}}, 9),
+        (FORMED, 16),
+        ({"text": {"max_length": 5, "truncation": False}}, None),
+        ({"text": {"truncation": "do_not_truncate"}}, None),
+        ({"text": {"truncation": True}, "common": {"truncation": False}}, 16),
+    ],
+)
+def test_lengths_of_calls(folder: Path, calls: dict[str, Any] | None, length: int | None) -> None:
+    """Cut texts where sentence-transformers' tokenizer is asked to, before the model's length."""
+    settings = {"max_seq_length": 16, "processing_kwargs": calls}
+    (folder / "sentence_bert_config.json").write_text(json.dumps(settings))
+    assert values(folder)["max_length"] == length
+
+
+def test_a_length_that_is_no_number(folder: Path) -> None:
+    settings = {"processing_kwargs": {"text": {"max_length": "long"}}}
+    (folder / "sentence_bert_config.json").write_text(json.dumps(settings))
+    with pytest.raises(ConfigurationError, match=r"max_seq_length = 'long'"):
+        values(folder)
 
 
 @pytest.mark.parametrize(
@@ -178,6 +211,18 @@ def test_a_number_in_gguf_that_means_nothing_here() -> None:
     with pytest.raises(ConfigurationError) as refused:
         resolve_config(load_recipe("qwen2"), dataclasses.replace(checkpoint, metadata=keys))
     assert "qwen2.pooling_type = 4 is not supported (1, 2 and 3 are)" in str(refused.value)
+
+
+def test_scores_without_a_head_in_gguf(tmp_path: Path) -> None:
+    """Tell users of files that a converter left the head out of, as older ones did."""
+    output = tmp_path / "it.gguf"
+    convert(prepare(Request(DATA / "tiny-qwen3", output)))
+    checkpoint = open_checkpoint(output)
+    keys = {**checkpoint.metadata, "qwen3.pooling_type": np.uint32(4)}
+    with pytest.raises(
+        ConfigurationError, match=r"qwen3\.pooling_type: 4 .* no cls\.output\.weight"
+    ):
+        resolve_config(load_recipe("qwen3"), dataclasses.replace(checkpoint, metadata=keys))
 
 
 def test_another_recipe_passes_them_over(tmp_path: Path) -> None:

@@ -283,8 +283,12 @@ def test_what_is_unknown_is_told(tmp_path: Path) -> None:
 )
 def test_models_that_are_not_read_by_part(kind: str, why: str, tmp_path: Path) -> None:
     row, held = recorded("llama")
-    with pytest.raises(UnknownArchitecture, match=why):
-        find_recipe(whole(tmp_path, row.config, held, model_type=kind))
+    checkpoint = whole(tmp_path, row.config, held, model_type=kind)
+    with pytest.raises(UnknownArchitecture, match=why) as refused:
+        find_recipe(checkpoint)
+    with pytest.raises(UnknownArchitecture, match=why) as by_name:
+        plan(load_recipe("llama"), checkpoint)
+    assert str(by_name.value) == str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -298,8 +302,11 @@ def test_attention_to_what_follows_is_not_passed_over(
     said: dict[str, Any], why: str, tmp_path: Path
 ) -> None:
     row, held = recorded("llama")
+    checkpoint = whole(tmp_path / "outside", row.config, held, **said)
     with pytest.raises(UnknownArchitecture, match=why):
-        find_recipe(whole(tmp_path / "outside", row.config, held, **said))
+        find_recipe(checkpoint)
+    with pytest.raises(UnknownArchitecture, match=why):
+        plan(load_recipe("llama"), checkpoint)
     inner = {**row.config, "is_causal": False}
     planned = fitting(whole(tmp_path / "inside", inner, held, is_causal=False))
     assert planned.config["bidirectional"] is True
@@ -315,8 +322,11 @@ def test_models_made_of_paligemma_are_not_read_by_part(tmp_path: Path) -> None:
 
 def test_prefixes_that_are_unknown(tmp_path: Path) -> None:
     row, held = recorded("llama")
+    checkpoint = whole(tmp_path, row.config, held, spelled=below("brain"))
     with pytest.raises(UnknownArchitecture, match="below none of language_model, "):
-        find_recipe(whole(tmp_path, row.config, held, spelled=below("brain")))
+        find_recipe(checkpoint)
+    with pytest.raises(UnknownArchitecture, match="below none of language_model, "):
+        plan(load_recipe("llama"), checkpoint)
 
 
 def test_an_encoder_inside_is_no_language_model(tmp_path: Path) -> None:

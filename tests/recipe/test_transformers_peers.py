@@ -31,6 +31,8 @@ GIVEN: dict[str, dict[str, Any]] = {
     "glm4_moe": {"head_dim": 128},
     "gpt_oss": {"rope_parameters": {"rope_type": "default", "rope_theta": 150000.0}},
     "ministral3": {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
+    # The class of the whole, which alone has a head, ties none.
+    "qwen3_vl_moe_text": {"tie_word_embeddings": False},
     # Its usual layers are of experts too, which are told by tensors.
     "nemotron_h": {"layers_block_type": ["linear_attention", "mlp", "full_attention"]},
 }
@@ -45,6 +47,8 @@ TENSORS = {f"none.{index}": np.zeros(1, np.float32) for index in range(130)}
 # rotated halves are the same models with one key more.
 LEFT_OUT = (*BY_TENSORS, *AS_PAIRS)
 COMPARED = [name for name in (*FAMILIES, *ENCODERS) if name not in LEFT_OUT]
+# Language models that are published inside others.
+COMPARED += ["qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text", "qwen3_vl_moe_text"]
 
 
 @pytest.mark.parametrize("kind", USUAL)

@@ -189,6 +189,35 @@ def test_end_tokens_come_from_every_configuration(
     assert (tokenizer.bos_token_id, tokenizer.add_bos) == (1, False)
 
 
+@pytest.mark.parametrize(
+    ("outer", "generation", "ends"),
+    [
+        ({}, {}, (7, 5)),
+        ({"eos_token_id": None}, {"bos_token_id": 1}, (7, 5)),
+        ({"eos_token_id": 2}, {}, (2,)),
+        ({}, {"eos_token_id": [9, 3]}, (9, 3)),
+        ({"eos_token_id": 2}, {"eos_token_id": [9]}, (2, 9)),
+    ],
+)
+@pytest.mark.parametrize("table", ["text_config", "llm_config", "language_config"])
+def test_end_tokens_of_the_table_of_a_language_model(
+    table: str,
+    outer: dict[str, Any],
+    generation: dict[str, Any],
+    ends: tuple[int, ...],
+    trained: dict[str, bytes],
+    tmp_path: Path,
+) -> None:
+    """Count them where nothing else says any."""
+    folder = samples.sentencepiece_folder(tmp_path, trained["bpe"], add_bos_token=False)
+    config = {**outer, table: {"eos_token_id": [7, 5], "pad_token_id": 4}}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "generation_config.json").write_text(json.dumps(generation))
+    tokenizer = room.read(folder)
+    assert tokenizer is not None
+    assert (tokenizer.eos_token_ids, tokenizer.special_ids["pad"]) == (ends, 4)
+
+
 def test_no_tokenizer_is_none(tmp_path: Path) -> None:
     assert room.read(tmp_path) is None
 

@@ -80,8 +80,19 @@ def test_codecs_and_operations_are_exchanged() -> None:
 
 @cache
 def model_type(family: str) -> str:
-    """Return the model types of a family's configurations."""
-    return str(next(rows(family)).config["model_type"])
+    """Return the model type of a family's configurations, or of the part that is read of them."""
+    config = next(rows(family)).config
+    whole, inside = config["model_type"], config.get("text_config", {}).get("model_type")
+    return str(whole if inside is None or whole in known_types() else inside)
+
+
+@cache
+def known_types() -> frozenset[object]:
+    """Return the model types that recipes know."""
+    matches = [load_recipe(recipe).match.get("hf") for recipe in RECIPES if recipe[0] != "_"]
+    return frozenset(
+        kind for match in matches if match for kind in match.values.get("model_type", ())
+    )
 
 
 def _recorded(
@@ -217,6 +228,12 @@ def test_a_wrong_recording_of_two_texts_shows_nothing(
         with damaged("bart", changed):
             assert any(judge.faults(["bart"]))
             assert any(judge.evidence(["bart"])) == (wrong is None)
+
+
+def test_recordings_of_what_is_read_in_part() -> None:
+    """Judge a recipe of a language model by recordings of the whole that no recipe reads."""
+    assert families("qwen3_vl") == ["qwen3_vl"]
+    assert families("qwen2_vl_vision") == families("qwen2_vl") == ["qwen2_5_vl", "qwen2_vl"]
 
 
 def test_some_damage(tmp_path: Path) -> None:

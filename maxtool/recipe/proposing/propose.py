@@ -50,7 +50,7 @@ class _Model:
         own: Its dialect.
         keys: Its configuration.
         kind: What it calls its architecture.
-        recipes: All that know the dialect.
+        recipes: All that know the dialect, and whose table is there.
     """
 
     checkpoint: Checkpoint
@@ -92,7 +92,8 @@ def propose(checkpoint: Checkpoint) -> Proposal:
     made[:AT_LEAST] = [_switched(model, one) for one in made[:AT_LEAST]]
     best, *others = sorted(made, key=lambda one: one.rank)
     alike = [one for one in others if one.distance == best.distance]
-    return replace(best, alike={one.base: _otherwise(best, one) for one in alike})
+    told = {one.base: _otherwise(best, one) for one in alike}
+    return replace(best, alike={base: values for base, values in told.items() if values})
 
 
 def _model(checkpoint: Checkpoint) -> _Model:
@@ -105,8 +106,14 @@ def _model(checkpoint: Checkpoint) -> _Model:
         what = "the checkpoint does not say what kind of model it is"
         file = checkpoint.config_file or checkpoint.path
         raise UnknownArchitecture(what, file=file, hint=hint)
-    recipes = [recipe for recipe in map(load_recipe, recipe_names()) if recipe.knows(own)]
+    loaded = map(load_recipe, recipe_names())
+    recipes = [recipe for recipe in loaded if recipe.knows(own) and _has_section(keys, recipe)]
     return _Model(checkpoint, own, keys, kind, recipes)
+
+
+def _has_section(keys: Keys, recipe: Recipe) -> bool:
+    """Return whether the table that a recipe reads is there, if it reads one alone."""
+    return not recipe.section or any(key.startswith(f"{recipe.section}.") for key in keys.values)
 
 
 def _nearest(model: _Model) -> list[_Candidate]:
