@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from maxtool.errors import MisshapenWeight, ModelMismatch
 from maxtool.parallel import MAX_THREADS, in_parts, usable_cores
 from maxtool.quantization import (
+    few_bits,
     float4,
     iquants,
     kquants_affine,
@@ -52,6 +53,7 @@ CODECS: dict[QuantizationEncoding, Codec] = {
     **ternary.CODECS,
     **uneven.CODECS,
     **float4.CODECS,
+    **few_bits.CODECS,
 }
 ENCODABLE = frozenset(encoding for encoding, codec in CODECS.items() if codec.encode)
 
@@ -81,8 +83,8 @@ def quantize(
         MisshapenWeight: If rows are not a whole number of blocks, or the importance has not the
             array's shape.
     """
-    codec = CODECS.get(encoding)
-    if codec is None or codec.encode is None:
+    codec = CODECS[encoding]
+    if codec.encode is None:
         known = ", ".join(sorted(known.name for known in ENCODABLE))
         raise ModelMismatch(f"{encoding.name} cannot be written; {known} can", tensor=tensor)
     shape = _packed_shape(array.shape, encoding, tensor)
@@ -136,9 +138,7 @@ def dequantize(
     if rest:
         what = f"rows of {data.shape[-1]} bytes are not whole {encoding.name} blocks"
         raise MisshapenWeight(what, tensor=tensor)
-    codec = CODECS.get(encoding)
-    if codec is None:
-        raise ModelMismatch(f"no decoder for {encoding.name} is known", tensor=tensor)
+    codec = CODECS[encoding]
     decode, blocks = codec.decode, data.reshape(-1, encoding.block_size)
     records = np.ascontiguousarray(blocks).view(codec.layout)[:, 0]
     result = np.empty((len(blocks), encoding.elements_per_block), np.float32)

@@ -39,6 +39,7 @@ class QuantizationEncoding(Enum):
     MXFP4 = (39, 32, 17)
     NVFP4 = (40, 64, 36)
     Q1_0 = (41, 128, 18)
+    Q2_0 = (42, 64, 18)
 
     @property
     def gguf_id(self) -> int:
