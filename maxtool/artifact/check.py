@@ -28,7 +28,7 @@ from maxtool.artifact.check_inputs import draw
 from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.artifact.graph_outputs import GraphRunner
 from maxtool.artifact.observed import Observe, observing
-from maxtool.errors import ParityFailed, translated
+from maxtool.errors import ConfigurationError, ParityFailed, translated
 from maxtool.recipe.schema import Tolerance as RecipeTolerance
 from maxtool.runtime import loader
 from maxtool.runtime.loader import recorded_checks
@@ -59,6 +59,10 @@ class Reference:
 
 
 GRAPHS = Reference(GRAPH, GraphRunner)
+
+
+class CallRefused(ConfigurationError):
+    """A reference does not run a call; it may run others."""
 
 
 @dataclass(frozen=True, slots=True)

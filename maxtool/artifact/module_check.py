@@ -7,7 +7,8 @@ dimension.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from math import prod
 from typing import Any, TypeAlias
@@ -17,7 +18,7 @@ import numpy as np
 
 from maxtool.architectures import Limit
 from maxtool.artifact.allowed_error import with_rounding, with_steps
-from maxtool.artifact.check import GRAPHS, RecordedChecks, Reference
+from maxtool.artifact.check import GRAPHS, CallRefused, RecordedChecks, Reference
 from maxtool.artifact.check_inputs import values
 from maxtool.artifact.claimed_sizes import claims_of, fitting
 from maxtool.artifact.contents import Contents, NamedGraph
@@ -26,7 +27,7 @@ from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError
 from maxtool.graph import CallNode, Graph, Node, Tensor
 from maxtool.runtime.loader.comparison import Tolerance
-from maxtool.runtime.loader.recorded_checks import RecordedCall, RecordedCheck
+from maxtool.runtime.loader.recorded_checks import RecordedCall, RecordedCheck, Runner
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -52,27 +53,57 @@ WHOLE_NUMBERS = (0, 4)
 def trials_of(contents: Contents, reference: Reference = GRAPHS) -> RecordedChecks:
     """Calls with inputs drawn at random by a fixed seed, and each of a reference's outputs."""
     model = reference.make(contents)
-    calls = [
-        (function, sizes)
+    made = [
+        trials
         for function in contents.functions
-        for sizes in _sizes_that_fit(function, contents.limits)
+        for trials in _calls_that_run(contents, function, model)
     ]
-    trials: list[RecordedCheck] = []
-    for function, sizes in calls:
-        call = RecordedCall(function.name, _inputs(function, sizes, contents.limits))
-        sized = "".join(f", {name} {size}" for name, size in sizes.items())
-        allowed = map(partial(tolerance, function.graph), function.graph.outputs)
-        expected = model.run(call.entry, call.inputs, None).items()
-        trials += [
-            RecordedCheck(f"{call.entry}{sized}: {name}", [call], name, array, error)
-            for (name, array), error in zip(expected, allowed, strict=True)
-        ]
+    trials = [one for each in made for one in each]
     if contents.rounding and reference is GRAPHS:
         trials = with_rounding(contents, trials)
     if has_thresholds(contents):
         trials = with_steps(contents, trials)
     each = tuple(trials)
-    return RecordedChecks(each, reference.name, tokens=0, calls=len(calls))
+    return RecordedChecks(each, reference.name, tokens=0, calls=len(made))
+
+
+def _calls_that_run(
+    contents: Contents, function: NamedGraph, model: Runner
+) -> list[list[RecordedCheck]]:
+    """The comparisons of each call, but for calls that an original model refuses.
+
+    Models demand more of sizes than their graphs say: a mask has to be as long as the text behind
+    it. Where a call is refused, sizes that are all the same but for one are tried too.
+    """
+    made, refusals = [], []
+    drawn = _sizes_that_fit(function, contents.limits, sizes_of(function))
+    for sizes in drawn:
+        try:
+            made.append(_comparisons(contents, function, sizes, model))
+        except CallRefused as error:
+            refusals.append(error)
+    if refusals:
+        alike = _sizes_that_fit(function, contents.limits, _alike(function))
+        for sizes in alike:
+            with suppress(CallRefused):
+                made.append(_comparisons(contents, function, sizes, model))
+    if not made:
+        raise refusals[0]
+    return made
+
+
+def _comparisons(
+    contents: Contents, function: NamedGraph, sizes: Mapping[str, int], model: Runner
+) -> list[RecordedCheck]:
+    """The comparisons of one call, one for each output."""
+    call = RecordedCall(function.name, _inputs(function, sizes, contents.limits))
+    sized = "".join(f", {name} {size}" for name, size in sizes.items())
+    allowed = map(partial(tolerance, function.graph), function.graph.outputs)
+    expected = model.run(call.entry, call.inputs, None).items()
+    return [
+        RecordedCheck(f"{call.entry}{sized}: {name}", [call], name, array, error)
+        for (name, array), error in zip(expected, allowed, strict=True)
+    ]
 
 
 def has_thresholds(contents: Contents) -> bool:
@@ -83,11 +114,11 @@ def has_thresholds(contents: Contents) -> bool:
 
 
 def _sizes_that_fit(
-    function: NamedGraph, limits: Mapping[str, Limit]
+    function: NamedGraph, limits: Mapping[str, Limit], drawn: Iterable[Mapping[str, int]]
 ) -> Sequence[Mapping[str, int]]:
     """The sizes for each call, with which all holds that the graph claims of them."""
     claims = claims_of(function.graph)
-    found = (fitting(within(sizes, limits), claims) for sizes in sizes_of(function))
+    found = (fitting(within(sizes, limits), claims) for sizes in drawn)
     fit = [one for one in found if one is not None and within(one, limits) == one]
     if not fit:
         listed = ", ".join(f"{left} is {right}" for left, right in claims)
@@ -132,11 +163,27 @@ def _sources(graph: Graph, output: Tensor) -> Iterator[Tensor]:
                 yield from (value for inner in callee.nodes for value in inner.outputs)
 
 
-def sizes_of(function: NamedGraph) -> Iterator[dict[str, int]]:
-    """Sizes of the named dimensions for each call; one call where there are none."""
+def _least(function: NamedGraph) -> dict[str, int]:
+    """The least sizes of the named dimensions."""
     kinds = function.input_types.values()
     names = dict.fromkeys(name for kind in kinds for dim in kind.shape for name in dim.names())
-    least = {name: function.least.get(name, 1) for name in names}
+    return {name: function.least.get(name, 1) for name in names}
+
+
+def _alike(function: NamedGraph) -> Iterator[dict[str, int]]:
+    """The same size for all named dimensions, and then twice as much and more for one of them."""
+    least = _least(function)
+    size = max(SIZES[0], *least.values())
+    alike = dict.fromkeys(least, size)
+    others = (alike | {name: larger} for name in least for larger in (2 * size, max(MANY, size)))
+    for sizes in (alike, *others):
+        if _elements(function.graph, sizes) <= MOST_ELEMENTS:
+            yield sizes
+
+
+def sizes_of(function: NamedGraph) -> Iterator[dict[str, int]]:
+    """Sizes of the named dimensions for each call; one call where there are none."""
+    least = names = _least(function)
     yield least
     for round_ in range(2 if names else 0):
         # Neighbours differ, so that sizes that are taken for each other are noticed.

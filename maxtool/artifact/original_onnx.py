@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from maxtool.artifact.check import CallRefused
 from maxtool.artifact.contents import Contents, NamedGraph
 from maxtool.errors import ConfigurationError, MachineLacks
 
@@ -72,7 +73,9 @@ class OriginalOnnx:
         try:
             results = self._session.run(list(self._outputs), feed)
         except Exception as error:
-            raise self._refused(error) from error
+            what = f"onnxruntime cannot run this model on what --check gives it: {error!s:.300}"
+            hint = "--shape NAME=SIZES says sizes that fit; or try --check graph"
+            raise CallRefused(what, file=self._file, hint=hint) from error
         return dict(zip(self._function.outputs, results, strict=True))
 
     def _refused(self, error: Exception) -> ConfigurationError:

@@ -121,6 +121,25 @@ def test_the_original_model_is_compared_with(source: Path, tmp_path: Path) -> No
     assert manifest["check"]["against"] == "onnxruntime"
 
 
+@pytest.mark.peers
+def test_sizes_that_the_original_model_refuses_are_left_out(tmp_path: Path) -> None:
+    """A mask has a name of its own for its length, and is read at the places of the text."""
+    pytest.importorskip("onnxruntime")
+    nodes = [
+        node("Shape", ["x"], ["seq"], start=1),
+        node("Range", ["zero", "length", "one"], ["places"]),
+        node("Squeeze", ["seq"], ["length"]),
+        node("Gather", ["mask", "places"], ["read"], axis=1),
+        node("Mul", ["x", "read"], ["y"]),
+    ]
+    numbers = {"zero": np.array(0), "one": np.array(1)}
+    inputs = [value("x", ["batch", "seq"]), value("mask", ["masks", "total"])]
+    path = saved(model(nodes, inputs, ["y"], numbers), tmp_path)
+    done = compiling(path, "-o", tmp_path / "out", "--check", "onnxruntime")
+    assert done.exit_code == 0, done.output
+    assert "the original model in onnxruntime" in done.stdout
+
+
 def test_onnxruntime_is_named_where_it_is_missing(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

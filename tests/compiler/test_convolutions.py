@@ -255,6 +255,19 @@ def test_channels_scaled_by_their_means() -> None:
     compared(call, ("n", 5, 6, 8), **weights)
 
 
+@pytest.mark.parametrize("sizes", [(5,), (3, 4)])
+@pytest.mark.parametrize("shape", [(), (8,)])
+def test_channels_scaled_by_what_is_no_image(sizes: tuple[int, ...], shape: tuple[int]) -> None:
+    """Exported GELUs end in a product with a number, and the next layer may be a convolution."""
+    weights = {"f": drawn(*[1] * len(sizes), 8, 24), "g": drawn(*shape)}
+
+    def call(x: Tensor, f: Tensor, g: Tensor) -> Tensor:
+        convolve = ops.conv1d if len(sizes) == 1 else ops.conv2d
+        return convolve(x * g, f)
+
+    compared(call, ("n", *sizes, 8), **weights)
+
+
 @pytest.mark.parametrize("sizes", [(5,), (3, 4), (2, 3, 4)])
 def test_means_of_images(sizes: tuple[int, ...]) -> None:
     def call(x: Tensor) -> Tensor:

@@ -198,6 +198,28 @@ def test_hostile_graphs_end_in_one_message(
     assert message in str(refused(proto, tmp_path))
 
 
+def test_nodes_may_stand_in_any_order(tmp_path: Path) -> None:
+    """Graphs inside nodes read what stands behind, too; what does not depend keeps its order."""
+    branches = {
+        name: helper.make_graph([node(op, ["b"], [op])], name, [], [value(op, None)])
+        for name, op in (("then_branch", "Neg"), ("else_branch", "Exp"))
+    }
+    nodes = [
+        node("If", ["asked"], ["c"], **branches),
+        node("Add", ["c", "a"], ["y"]),
+        node("Relu", ["a"], ["b"]),
+        node("Mul", ["x", "two"], ["a"]),
+    ]
+    inputs = [value("x", ["n"]), value("asked", [], TensorProto.BOOL)]
+    proto = model(nodes, inputs, ["y"], {"two": np.array(2, np.float32)})
+    x = np.array([-1, 0.5], np.float32)
+    expected = [x * 2 - np.maximum(x * 2, 0), x * 2 + np.exp(np.maximum(x * 2, 0))]
+    imported = import_model(open_model(saved(proto, tmp_path)))
+    for asked, wanted in zip([True, False], expected, strict=True):
+        (result,) = by_definitions(imported, {"x": x, "asked": np.array(asked)})
+        np.testing.assert_allclose(result, wanted, rtol=1e-6)
+
+
 def test_names_that_are_there_twice_are_refused(tmp_path: Path) -> None:
     nodes = [node("Relu", ["x"], ["a"])]
     twice = [value("x", [2]), value("x", [3])]

@@ -47,9 +47,9 @@ def _scaled(match: Match) -> Node | None:
     """Return the convolution of single pixels with the factors of its input's channels."""
     node, product = match.nodes
     x, gate = match["x"], match["gate"]
-    single = all(dim == 1 for dim in gate.shape[1:-1]) and gate.shape[0] == x.shape[0]
-    fits = x.rank == 4 and gate.rank == 4 and gate.shape[-1] == x.shape[-1] and single
-    if not fits or x.shape != match["scaled"].shape or reads_buffers(product):
+    if x.rank != 4 or gate.rank != 4 or x.shape != match["scaled"].shape or reads_buffers(product):
+        return None
+    if [*gate.shape] != [x.shape[0], 1, 1, x.shape[-1]]:
         return None
     order = node.attributes["order"]
     window = [node.inputs[1].shape[axis] for axis in order[:-2]]

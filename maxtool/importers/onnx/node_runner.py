@@ -17,6 +17,7 @@ from maxtool.importers.onnx.initializers import Initializers
 from maxtool.importers.onnx.limits import MOST_DEPTH, MOST_NODES
 from maxtool.importers.onnx.operator_call import OperatorCall
 from maxtool.importers.onnx.operator_table import find_operator
+from maxtool.importers.onnx.ordering import in_order
 from maxtool.importers.onnx.origins import Origins
 from maxtool.importers.onnx.problems import Problems
 from maxtool.importers.onnx.protos import FunctionProto, GraphProto, NodeProto
@@ -51,8 +52,8 @@ class NodeRunner:
         self.limits: dict[str, int] = {}
 
     def run(self, scope: Scope, nodes: Sequence[NodeProto]) -> None:
-        """Run nodes, which stand in order, and enter what they give into the scope."""
-        for index, node in enumerate(nodes):
+        """Run nodes, each behind those that it reads, and enter what they give into the scope."""
+        for index, node in in_order(nodes):
             name = named(node, scope.opsets.get(domain_of(node.domain), 0), scope.where)
             try:
                 results: Sequence[Any] = self._results(scope, node, index)
