@@ -173,6 +173,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "_selective swap weights/gguf/*.selective.[vg]*.bias with *",
         "falcon * weights/gguf/*bias*",
         "hy_v3 * weights/gguf/*bias*",
+        "laguna * weights/gguf/*bias*",
         "mellum * weights/gguf/*bias*",
         "modernbert * weights/gguf/*bias*",
         "nemotron_h_moe * weights/gguf/*bias*",
