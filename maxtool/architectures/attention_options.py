@@ -49,8 +49,13 @@ class AttentionOptions(DecoderSizes):
     # Whether each head has one more key, of a score that is a parameter and a value of zero, which
     # all queries see (gpt-oss's sinks).
     attention_sinks: bool = False
-    # Whether what heads give is multiplied by the sigmoid of a projection of the layer's input.
+    # How many heads of queries each layer has; ``n_heads`` when None.
+    layer_heads: tuple[int, ...] | None = None
+    # Whether what heads give is multiplied by gates: an activation, ``sigmoid`` or ``softplus``, of
+    # a projection of the layer's input, which has a number for each element, or for each head.
     attention_gate: bool = False
+    attention_gate_act: str = "sigmoid"
+    attention_gate_by_head: bool = False
     attention_gate_bias: bool = False  # whether that projection has a bias
     # Whether what heads give is normalised (RMS, all heads together) before the output projection,
     # and what is inside an MLP before its last one (BitNet's).
@@ -81,6 +86,10 @@ class AttentionOptions(DecoderSizes):
         """Return the width of a layer's heads."""
         own = self.local_head_dim if self.window(layer) is not None else None
         return self.head_dim if own is None else own
+
+    def heads(self, layer: int) -> int:
+        """Return how many heads of queries a layer has."""
+        return self.n_heads if self.layer_heads is None else self.layer_heads[layer]
 
     def kv_heads(self, layer: int) -> int:
         """Return how many heads of keys a layer has."""

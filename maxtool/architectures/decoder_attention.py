@@ -15,6 +15,8 @@ from maxtool.graph import Tensor, Weight, ops
 from maxtool.nn import Linear, RMSNorm, parallel, tensor_parallel
 from maxtool.nn.tensor_parallel import Role
 
+GATES = {"sigmoid": ops.sigmoid, "softplus": ops.softplus}
+
 
 class Attention(CachedModule):
     """Attention in which each head of keys serves several heads of queries.
@@ -26,7 +28,7 @@ class Attention(CachedModule):
     def __init__(
         self, config: DecoderConfig, layer: int, dtype: DType, form: CacheLayout, context: int
     ) -> None:
-        hidden, dim, heads = config.hidden_size, config.head_width(layer), config.n_heads
+        hidden, dim, heads = config.hidden_size, config.head_width(layer), config.heads(layer)
         kv_heads, inner = config.kv_heads(layer), heads * dim
         self.keeps = config.kv_source(layer) is None
         self.q = Linear(hidden, inner, dtype, has_bias=config.qkv_bias)
@@ -46,14 +48,15 @@ class Attention(CachedModule):
             self.q_norm = head_norm(config, heads, dim)
             self.k_norm = head_norm(config, kv_heads, dim) if self.keeps else None
         self.v_norm = PlainNorm("rms", dim, config.norm_eps) if config.value_norm else None
-        self.gate = None
+        self.gate, self.gate_act = None, GATES[config.attention_gate_act]
         if config.attention_gate:
-            self.gate = Linear(hidden, inner, dtype, has_bias=config.attention_gate_bias)
+            gates = heads if config.attention_gate_by_head else inner
+            self.gate = Linear(hidden, gates, dtype, has_bias=config.attention_gate_bias)
             self.gate.role = Role.OUTPUTS
         self.norm = RMSNorm(inner, config.norm_eps) if config.sub_norms else None
         self.sinks = Weight("sinks", DType.float32, (heads,)) if config.attention_sinks else None
         has_biases = config.position == "alibi"
-        self.slopes = slopes(config.n_heads) if has_biases else None
+        self.slopes = slopes(heads) if has_biases else None
         self.clip, self.key_scale = config.qkv_clip, config.key_scale
         self.head_dim = dim
         self.window, self.chunked = config.window(layer), config.chunked_window
@@ -121,9 +124,11 @@ class Attention(CachedModule):
 
     def _out(self, x: Tensor, mixed: Tensor, width: int) -> Tensor:
         """The output for what heads give, of a layer's input ``x``."""
-        joined = mixed.reshape([*x.shape[:2], width])
         if self.gate is not None:
-            joined = joined * ops.sigmoid(self.gate(x))
+            gate = self.gate_act(self.gate(x))
+            count = int(mixed.shape[2])
+            mixed = mixed * gate.reshape([*x.shape[:2], count, int(gate.shape[2]) // count])
+        joined = mixed.reshape([*x.shape[:2], width])
         return self.o(joined if self.norm is None else self.norm(joined))
 
     def _mixed(self, query: Tensor, seen: Seen, biases: Tensor | None) -> Tensor:

@@ -39,6 +39,7 @@ POSITIVE = (
     " relative_buckets relative_distance plain_dim value_dim attention_in_scale key_scale"
     " attention_out_scale mixer_in_scale mixer_out_scale max_length step_rank local_head_dim"
     " local_kv_heads router_scale layer_embed_size layer_embed_rows gate_rank streams laurel_rank"
+    " router_softcap rotary_local_dim"
 )
 # Sizes of attention, which are needed where a layer has it.
 ATTENTION = ("n_heads", "n_kv_heads", "head_dim")
@@ -64,6 +65,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "block": ("pre", "post", "after", "sandwich", "parallel", "parallel_shared", "single"),
     "qk_norm": ("none", "head", "each_head", "plain", "full"),
     "qk_norm_type": ("rms", "layer"),
+    "attention_gate_act": ("sigmoid", "softplus"),
     "mlp": ("gated", "plain"),
     "expert_scores": ("softmax", "sigmoid", "sigmoid_of_chosen", "sparsemixer"),
     "hidden_act": (*ACTS, xielu.NAME),
@@ -99,6 +101,8 @@ MEANINGLESS_WITHOUT = {
     "latent_eps": "latent_size",
     "local_head_dim": "rope_local_theta",
     "local_kv_heads": "sliding_window",
+    "rotary_local_dim": "rope_local_theta",
+    "router_softcap": "n_experts",
 }
 
 # The options that each kind of layer needs that has something else than attention.
@@ -112,7 +116,7 @@ NORM_TYPES = {"": "norm", "qk_": "qk_norm_type"}
 
 PER_LAYER = (
     *("rope_layers", "sliding_layers", "expert_layers", "attention_layers", "mlp_layers"),
-    *("value_layers", "layer_widths", "gate_sparsity"),
+    *("value_layers", "layer_widths", "layer_heads", "gate_sparsity"),
 )
 # The forms of block that attend to a source, too.
 SOURCED = ("pre", "after")
@@ -185,10 +189,15 @@ def _scales(config: DecoderConfig) -> Iterator[str]:
 
 
 def _heads(config: DecoderConfig) -> Iterator[str]:
-    for name in ("n_kv_heads", "local_kv_heads"):
-        count = getattr(config, name)
-        if count is not None and count > 0 and config.n_heads % count:
-            yield f"n_heads {config.n_heads} is not a multiple of {name} {count}"
+    own = config.layer_heads
+    for heads in (config.n_heads,) if own is None else sorted({*own}):
+        of = "n_heads" if own is None else "layer_heads:"
+        for name in ("n_kv_heads", "local_kv_heads"):
+            count = getattr(config, name)
+            if count is not None and count > 0 and heads % count:
+                yield f"{of} {heads} is not a multiple of {name} {count}"
+    if own is not None and any(heads <= 0 for heads in own):
+        yield "layer_heads has a number that is not above 0"
 
 
 def _widths(config: DecoderConfig) -> Iterator[str]:
@@ -200,11 +209,15 @@ def _widths(config: DecoderConfig) -> Iterator[str]:
 
 
 def _local(config: DecoderConfig) -> Iterator[str]:
-    dim = config.local_head_dim
-    if dim is not None and config.rotary_dim is not None:
+    dim, turned = config.local_head_dim, config.rotary_local_dim
+    if dim is not None and config.rotary_dim is not None and turned is None:
         yield "local_head_dim with rotary_dim, which is of all layers"
-    if dim is not None and config.position == "rope" and dim % 2:
+    if dim is not None and config.position == "rope" and turned is None and dim % 2:
         yield f"local_head_dim {dim} is odd"
+    if turned is not None and turned % 2:
+        yield f"rotary_local_dim {turned} is odd"
+    if turned is not None and turned > (dim or config.head_dim):
+        yield f"rotary_local_dim {turned} is more than a head has, {dim or config.head_dim}"
 
 
 def _dense(config: DecoderConfig) -> Iterator[str]:
@@ -409,6 +422,7 @@ def _unequal(config: DecoderConfig, count: int) -> Iterator[str]:
     sizes = [(name, getattr(config, name)) for name in (*heads, *_inner_sizes(config))]
     own = config.local_kv_heads or 1
     sizes += [("local_kv_heads", own)] if own > 1 else []
+    sizes += [("a number of layer_heads", heads) for heads in sorted({*(config.layer_heads or ())})]
     sizes += [
         ("a width of layer_widths", width) for width in sorted({*(config.layer_widths or ())})
     ]

@@ -96,6 +96,13 @@ class DecoderConfig(
             return self.head_dim
         return self.latent_size + self.rotated
 
+    @property
+    def rotated_locally(self) -> int:
+        """Elements of a head that are rotated in layers with the base of the sliding ones."""
+        if self.rotary_local_dim is not None:
+            return self.rotary_local_dim
+        return self.rotated if self.local_head_dim is None else self.local_head_dim
+
     def has_qk_norm(self, layer: int) -> bool:
         """Return whether queries and keys of a layer are normalised."""
         return self.qk_norm != "none" and (self.has_rope(layer) or not self.qk_norm_rotated_only)

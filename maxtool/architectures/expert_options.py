@@ -40,6 +40,8 @@ class ExpertOptions(DecoderSizes):
     expert_scale: float = 1.0  # what the weights of the experts are multiplied by in the end
     # Whether what goes into an expert is multiplied by its weight, rather than what it makes.
     expert_input_scaled: bool = False
+    # ``cap * tanh(output / cap)`` bounds the outputs of the router; None for no bound.
+    router_softcap: float | None = None
     router_bias: bool = False  # whether the router has a bias
     expert_bias: bool = False  # whether the projections of experts have biases
     # With the next one, activations are held within bounds: ``(min(max(up, -limit), limit) + 1) *

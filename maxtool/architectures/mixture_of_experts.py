@@ -101,6 +101,8 @@ class MixtureOfExperts(Module[[Tensor], Tensor]):
         correction = self.correction
         local = None if correction is None else parallel.local(correction, x.device)
         logits = scaled(self.router(applied(self.router_norm, x)), self.config.router_scale)
+        if (cap := self.config.router_softcap) is not None:
+            logits = ops.tanh(logits / cap) * cap
         shares, chosen = route(logits, local, self.config)
         if self.factors is not None:
             shares = shares * ops.gather(parallel.local(self.factors, x.device), chosen, 0)

@@ -64,6 +64,7 @@ class RopeOptions(DecoderSizes):
     # The base of the sliding layers, whose frequencies are not scaled; None when they are like the
     # others.
     rope_local_theta: float | None = None
+    rotary_local_dim: int | None = None  # how many elements are rotated there; all when None
 
     @property
     def rotated(self) -> int:

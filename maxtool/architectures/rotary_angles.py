@@ -149,7 +149,7 @@ def make_rotaries(config: DecoderConfig, context: int) -> dict[bool, Rotary]:
         return {}
     rotaries: dict[bool, Rotary] = {False: _scaled(config, context)}
     if (theta := config.rope_local_theta) is not None:
-        dim = config.rotated if config.local_head_dim is None else config.local_head_dim
+        dim = config.rotated_locally
         rotaries[True] = RotaryTable(
             "rope.local", dim, context, lambda: np.float32(1) / rope_scaling.waves(dim, theta)
         )

@@ -20,6 +20,7 @@ from maxtool.recipe.expert_codecs import EXPERT_CODECS
 from maxtool.recipe.expressions import Expression, Undefined, Values, evaluate, same
 from maxtool.recipe.field_codecs import FIELD_CODECS
 from maxtool.recipe.fieldtypes import NEEDS, TYPES
+from maxtool.recipe.gate_codecs import GATE_CODECS
 from maxtool.recipe.label_codecs import LABEL_CODECS
 from maxtool.recipe.latent_codecs import LATENT_CODECS
 from maxtool.recipe.layer_codecs import LAYER_CODECS
@@ -36,6 +37,7 @@ from maxtool.recipe.window_codecs import WINDOW_CODECS
 
 CODECS: Mapping[str, Codec] = {
     **FIELD_CODECS,
+    **GATE_CODECS,
     **LABEL_CODECS,
     **LATENT_CODECS,
     **LAYER_CODECS,
@@ -89,6 +91,8 @@ def encoded(way: Spelling, value: Any, values: Values) -> dict[str, Any]:  # noq
     full = isinstance(value, tuple) and all(value)
     if way.omit is not None and not full and same(implied(way, way.omit, values), value):
         return {}
+    if any(source.kind == "rows" for source in way.sources):
+        return {}  # a tensor says it
     if not way.keys:
         if not same(implied(way, way.default, values), value):
             raise Unspellable

@@ -298,6 +298,7 @@ LAYER_CODECS: Mapping[str, Codec] = {
         keys=("any", "any"),
     ),
     "behind_first": _flags(_read_switches_or_n, _write_switches_or_n),
+    "behind_first_if_windows": _windowed(_flags(_read_switches_or_n, _write_switches_or_n)),
     "windows_after_first": Codec(
         _read_after_first,
         _write_after_first,

@@ -15,6 +15,8 @@ from maxtool.recipe.schema import DIALECTS, Field, Source, Spelling
 
 Tables = Mapping[str, tuple[str, ...]]
 
+# Those that a codec is given the value of.
+CODED = ("key", "rows")
 SOURCE_KINDS = ("read", "write", "length", "rows", "present", "absent", "blocks")
 FIELD_KEYS = frozenset({"type", "optional", "default", "allowed", *DIALECTS})
 SPELLING_KEYS = frozenset(
@@ -123,8 +125,8 @@ def _slots(
     if count != len(listed):
         problems.add(where, f"the codec {codec} takes {count} keys, found {len(listed)}")
     slots = tuple(tuple(_sources(where, item, tables, problems)) for item in listed)
-    if codec and any(source.kind != "key" for slot in slots for source in slot):
-        problems.add(where, f"the codec {codec} takes keys only")
+    if codec and any(source.kind not in CODED for slot in slots for source in slot):
+        problems.add(where, f"the codec {codec} takes keys and rows of tensors only")
     return slots
 
 

@@ -184,7 +184,9 @@ class _Reader:
         also = self._beside(way, switch=switch) if slot is way.slots[0] else []
         keys = [*(key for key in _keys_of((slot,)) if self._says(key, switch=switch)), *also]
         if not keys:
-            return "", None
+            measured = ((each.text, self.tensors.get(each.text)) for each in slot)
+            rows = ((name, tensor.shape[0]) for name, tensor in measured if tensor and tensor.shape)
+            return next(rows, ("", None))
         said = {key: self.keys.get(key, switch=switch) for key in keys}
         (first, value), *others = said.items()
         for other, other_value in others:

@@ -7,6 +7,7 @@ from typing import Any
 
 from maxtool.recipe.codec_type import NUMBER, NUMBER_OR_NULL, Codec, Raws, Unspellable
 from maxtool.recipe.expressions import Undefined, Values, is_number, same
+from maxtool.recipe.field_codecs import FIELD_CODECS
 from maxtool.recipe.keys import short
 
 # What transformers calls each scaling.
@@ -133,7 +134,39 @@ def _read_base_of_layers(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
     return next(iter(bases), base)
 
 
+def _read_share(raws: Raws, values: Values) -> Any:  # noqa: ANN401
+    """Read the elements that are rotated: half of them where no key says even the base."""
+    share, base = raws
+    usual = 0.5 if base is None else 1.0
+    return SHARE.read([usual if share is None else share], values)
+
+
+def _if_windows(codec: Codec) -> Codec:
+    """A number of layers with a window, null where there is none."""
+    return Codec(
+        read=lambda raws, values: (
+            None if values["sliding_window"] is None else codec.read(raws, values)
+        ),
+        write=lambda value, values: (None,) if value is None else codec.write(value, values),
+        types=codec.types,
+        keys=codec.keys,
+        needs={**codec.needs, "sliding_window": NUMBER_OR_NULL},
+    )
+
+
+SHARE = FIELD_CODECS["share_of_head"]
+PLAIN = Codec(lambda raws, _: raws[0], lambda value, _: (value,), ("int", "float"))
+
 ROPE_CODECS: Mapping[str, Codec] = {
+    "half_or_share_of_head": Codec(
+        read=_read_share,
+        write=lambda value, values: (*SHARE.write(value, values), None),
+        types=("int",),
+        keys=("any", "any"),
+        needs={"head_dim": NUMBER},
+    ),
+    "if_windows": _if_windows(PLAIN),
+    "share_if_windows": _if_windows(SHARE),
     "rotated_by_base": Codec(
         read=_read_rotated,
         write=_write_rotated,

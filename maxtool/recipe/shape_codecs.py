@@ -167,9 +167,15 @@ def _write_first(value: int, values: Values) -> Raws:
     return (value if widths is None else [*widths],)
 
 
-def _write_all_widths(value: int, values: Values) -> Raws:
-    widths = values["layer_widths"] or (value,) * values["n_layers"]
-    return ([*widths],)
+def _always_listed(field: str) -> Codec:
+    """The first number of a list, which is always written: that of ``field``, or all the same."""
+    return Codec(
+        _read_first,
+        lambda value, values: ([*(values[field] or (value,) * values["n_layers"])],),
+        ("int",),
+        needs={"n_layers": NUMBER},
+        writes_with=(field,),
+    )
 
 
 def _read_widths(raws: Raws, values: Values) -> Any:  # noqa: ANN401
@@ -178,7 +184,7 @@ def _read_widths(raws: Raws, values: Values) -> Any:  # noqa: ANN401
     if not isinstance(widths, list | tuple):
         return None
     if len(widths) != values["n_layers"]:
-        raise Undefined(f"{short(widths)} has not one width for each layer")
+        raise Undefined(f"{short(widths)} has not one number for each layer")
     return None if all(width == widths[0] for width in widths) else widths
 
 
@@ -294,12 +300,13 @@ SHAPE_CODECS: Mapping[str, Codec] = {
         WINDOWS,
     ),
     "first_width": Codec(_read_first, _write_first, ("int",), writes_with=("layer_widths",)),
-    "listed_width": Codec(
-        _read_first,
-        _write_all_widths,
+    "listed_width": _always_listed("layer_widths"),
+    "listed_heads": _always_listed("layer_heads"),
+    "first_heads": Codec(
+        lambda raws, values: raws[1] if raws[0] is None else _read_first(raws[:1], values),
+        lambda value, _: (None, value),
         ("int",),
-        needs={"n_layers": NUMBER},
-        writes_with=("layer_widths",),
+        ("any", "any"),
     ),
     "width_of_each": Codec(
         _read_widths, lambda value, _: (None if value is None else [*value],), ("ints",)

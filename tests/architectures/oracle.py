@@ -225,7 +225,7 @@ class Oracle:
         x = self._norm(f"{at}{own}.norm", x) if self.c.experts_beside else x
         for token, row in enumerate(x):
             scores = self._linear(f"{at}{own}.router", read[token]) * self.c.router_scale
-            share, chosen = self._routed(scores, at)
+            share, chosen = self._routed(self._capped(scores, self.c.router_softcap), at)
             total = share[chosen].sum() + self.c.expert_sum_eps if self.c.norm_topk else 1.0
             for one in chosen:
                 weight = self.c.expert_scale * share[one] / total
@@ -308,7 +308,7 @@ class Oracle:
             factors = 1 + c.temperature * np.log(1 + places // c.temperature_context)
             spared = c.temperature_unrotated_only and self._is_rotated(layer)
             q = q if spared else q * factors[:, None, None]
-        k, v = (np.repeat(one, c.n_heads // one.shape[1], axis=1) for one in (k, v))
+        k, v = (np.repeat(one, q.shape[1] // one.shape[1], axis=1) for one in (k, v))
         scale = self._head_dim(layer) ** -0.5 if c.attention_scale is None else c.attention_scale
         scores = np.einsum("qhd,khd->hqk", q, k) * scale
         if c.position == "alibi":
@@ -329,7 +329,10 @@ class Oracle:
         share /= total
         mixed = np.einsum("hqk,khd->qhd", share, v).reshape(len(x), -1)
         if c.attention_gate:
-            mixed = mixed / (1 + np.exp(-self._linear(at + "gate", x)))
+            gate = self._linear(at + "gate", x)
+            by_act = {"sigmoid": 1 / (1 + np.exp(-gate)), "softplus": np.log1p(np.exp(gate))}
+            gate = by_act[c.attention_gate_act]
+            mixed = mixed * np.repeat(gate, mixed.shape[1] // gate.shape[1], axis=1)
         mixed = self._norm(at + "norm", mixed, "rms") if c.sub_norms else mixed
         return self._linear(at + "o", mixed)
 
@@ -517,8 +520,8 @@ class Oracle:
 
     def _rotated(self, layer: int, x: Array) -> Array:
         c = self.c
-        dim = c.rotary_dim or self._head_dim(layer)
         local = c.rope_local_theta is not None and self._is_sliding(layer)
+        dim = (c.rotary_local_dim if local else None) or c.rotary_dim or self._head_dim(layer)
         theta = c.rope_local_theta if local else c.rope_theta
         factor = c.rope_factor or 1.0 if c.rope_scaling == "linear" and not local else 1.0
         angles = np.arange(len(x))[:, None] * theta ** (-np.arange(0, dim, 2) / dim) / factor

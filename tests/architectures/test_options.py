@@ -168,6 +168,22 @@ CASES: dict[str, dict[str, Any]] = {
         "shared_expert_size": 11,
         "attention_gate": True,
     },
+    "heads by layer, gates of heads": {
+        "layer_heads": (3, 6, 9),
+        "n_kv_heads": 3,
+        "attention_gate": True,
+        "attention_gate_act": "softplus",
+        "attention_gate_by_head": True,
+        "n_experts": 4,
+        "n_experts_used": 2,
+        "expert_scores": "sigmoid",
+        "router_softcap": 0.4,
+        "rotary_dim": 4,
+        "rope_local_theta": 50.0,
+        "rotary_local_dim": 8,
+        "sliding_window": 3,
+        "sliding_layers": LAYERS,
+    },
     "clipped experts, sinks": {
         "n_experts": 4,
         "n_experts_used": 2,
@@ -462,7 +478,7 @@ UNSEEN |= {"shared_expert_gate", "attention_gate", "attention_sinks", "expert_gr
 UNSEEN |= {*OPTIONS, "latent_size", "query_latent_size", "plain_dim", "value_dim"}
 UNSEEN |= {"local_head_dim", "local_kv_heads", "value_layers", "kv_shared_layers", "layer_widths"}
 UNSEEN |= {"layer_embed_size", "layer_embed_rows", "layer_scale", "experts_beside", "router_norm"}
-UNSEEN |= {"expert_factors"}
+UNSEEN |= {"expert_factors", "layer_heads", "attention_gate_by_head"}
 UNSEEN |= {"tie_word_embeddings", "position", "rope_scaling", "sliding_layers", "embed_size"}
 
 

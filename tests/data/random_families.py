@@ -77,6 +77,7 @@ FURTHER_GRANTED: Mapping[str, Config] = {
     "phimoe": SILU | {"router_jitter_noise": 0.01},
     "mellum": SILU | {"norm_topk_prob": True, "attention_bias": False},
     "hy_v3": SILU | {"mlp_bias": False, "attention_bias": False},
+    "laguna": SILU | {"attention_bias": False, "moe_router_logit_softcapping": 0.0},
     "ernie4_5_moe": SILU | {"moe_layer_end_index": -1},
     "bloom": {"tie_word_embeddings": True},
     "mpt": {"layer_norm_epsilon": 1e-5, "tie_word_embeddings": True},
@@ -118,4 +119,4 @@ UNSCALED = ("cohere", "cohere2", "cohere2_moe", "exaone_moe", "falcon_h1", "gemm
 UNSCALED += ("phi", "stablelm")
 # Families that say something else, or nothing, in the keys of transformers 4.
 NEWER_ALONE = ("apertus", "cwm", "gpt_oss", "olmo3", "qwen3_5_text", "qwen3_5_moe_text")
-NEWER_ALONE += ("cohere2_moe", "mellum")
+NEWER_ALONE += ("cohere2_moe", "laguna", "mellum")

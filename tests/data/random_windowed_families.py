@@ -10,10 +10,12 @@ from tests.data.random_expert_families import experts, granitemoe, mlp_kinds
 from tests.data.random_options import (
     FLAGS,
     LAYER_NORM,
+    SHARES,
     WINDOW,
     Config,
     Draw,
     kinds,
+    partial,
     renamed,
     two_bases,
     usual,
@@ -92,12 +94,38 @@ def _cohere2_moe(draw: Draw) -> Config:
     return experts(draw, listed(draw, config), "num_experts")
 
 
+def _laguna(draw: Draw) -> Config:
+    config = usual(
+        draw,
+        attention_bias=FLAGS,
+        sliding_window=WINDOW,
+        gating=st.sampled_from([True, "per-head", "per-element"]),
+        moe_intermediate_size=st.integers(3, 21),
+        shared_expert_intermediate_size=st.integers(3, 21),
+        moe_routed_scaling_factor=st.floats(0.5, 3.0),
+        moe_router_logit_softcapping=st.one_of(st.just(0.0), st.floats(0.2, 5.0)),
+    )
+    layers, shared = config["num_hidden_layers"], config["num_key_value_heads"]
+    if draw(FLAGS):
+        counts = st.lists(st.integers(1, 3), min_size=layers, max_size=layers)
+        own = {"num_attention_heads_per_layer": [shared * count for count in draw(counts)]}
+        config |= own
+    tables = two_bases(draw, partial(draw, config))
+    share = draw(SHARES)
+    share = share if int(config["head_dim"] * share) % 2 == 0 else 1.0
+    tables["rope_parameters"]["sliding_attention"] |= {"partial_rotary_factor": share}
+    config = config | tables
+    config |= {"mlp_layer_types": mlp_kinds(draw, config)} if draw(FLAGS) else {}
+    return listed(draw, experts(draw, config, "num_experts"))
+
+
 WINDOWED: Mapping[str, Callable[[Draw], Config]] = {
     "ministral": _ministral,
     "mellum": _mellum,
     "granite_swa": _granite_swa,
     "granitemoe_swa": _granitemoe_swa,
     "cohere2_moe": _cohere2_moe,
+    "laguna": _laguna,
 }
 
 
@@ -105,6 +133,12 @@ def sayable_windowed(model_type: str, config: Config) -> Config:
     """Bases of rotation and experts as llama.cpp's converter says them."""
     if model_type == "mellum":
         return without(config, "mlp_layer_types")
+    if model_type == "laguna":
+        layers = config["num_hidden_layers"]
+        # In the order in which it takes for granted that they come.
+        kinds_first = sorted(config.get("mlp_layer_types") or ["dense"] + ["sparse"] * (layers - 1))
+        windows = ["full_attention", *["sliding_attention"] * 3] * layers
+        return config | {"mlp_layer_types": kinds_first, "layer_types": windows[:layers]}
     if model_type == "cohere2_moe":
         kinds_first = sorted(config.get("mlp_layer_types") or ())  # dense ones first
         told = {"mlp_layer_types": kinds_first} if kinds_first else {}

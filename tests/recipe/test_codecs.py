@@ -69,6 +69,7 @@ VALUES: dict[str, Any] = {
     "kv_shared_layers": 2,
     "value_layers": (True, True, False, True, False, False),
     "layer_widths": None,
+    "layer_heads": None,
     "local_head_dim": 8,
     "local_kv_heads": 4,
 }
@@ -127,6 +128,11 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "norm_by_eps": st.sampled_from(["rms", "layer"]),
     "eps_of_norm": FACTORS,
     "added_up_to_one": st.booleans(),
+    "gates_by_word": st.booleans(),
+    "gates_by_rows": st.booleans(),
+    "half_or_share_of_head": st.integers(1, 16),
+    "if_windows": st.none() | SIZES,
+    "share_if_windows": st.none() | st.integers(1, 16),
     "rotated_by_base": FLAGS,
     "all_or_listed": FLAGS,
     "base_of_layers": FACTORS,
@@ -230,6 +236,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "exaone4_windows": FLAGS,
     "rotated_where_sliding": st.just(VALUES["sliding_layers"]),
     "qwen2_windows": FLAGS,
+    "behind_first_if_windows": FLAGS,
     "windows_after_first": FLAGS,
     "behind_first": FLAGS,
     "layer_types_or_behind_first": FLAGS,
@@ -249,6 +256,8 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "shared_by_place": st.sampled_from([0, 3]),
     "first_width": SIZES,
     "listed_width": SIZES,
+    "listed_heads": SIZES,
+    "first_heads": SIZES,
     "shares_of_gates": SHARES,
     "deviations_of_gates": SHARES,
     "width_of_each": st.none(),
@@ -273,6 +282,7 @@ NULLABLE += ("zero_is_null", "unscaled_attention", "longrope_attention", "window
 NULLABLE += ("two_dense_layers", "labels_by_number", "labels_in_order", "unless_switched_off")
 NULLABLE += ("shared_experts", "shared_in_layers", "shared_experts_and_width")
 NULLABLE += ("width_of_each", "wider_where_shared", "long_mscale")
+NULLABLE += ("if_windows", "share_if_windows")
 
 
 def test_every_codec_is_tested() -> None:

@@ -69,7 +69,7 @@ def test_lists_of_layers() -> None:
     for counts, said in (([3, 1], "for each layer"), ([3, 1, 2, 1], "several numbers")):
         with pytest.raises(Undefined, match=said):
             local.read([counts], VALUES)
-    with pytest.raises(Undefined, match="one width for each layer"):
+    with pytest.raises(Undefined, match="one number for each layer"):
         CODECS["width_of_each"].read([[1, 2]], VALUES)
 
 

@@ -37,7 +37,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "nemotron_h": {"layers_block_type": ["linear_attention", "mlp", "full_attention"]},
 }
 # It does not run these without the rotary settings of each kind of layers.
-BY_KIND = ("mellum",)
+BY_KIND = ("laguna", "mellum")
 # What it writes in a form that it does not read: an infinity.
 UNREAD = ("time_step_limit",)
 # More layers and experts than the defaults have: what too few tensors cannot be is refused.

@@ -78,6 +78,7 @@ READ = {"pooling": "mean", "normalize": True, "max_length": 256}
 BGE, QWEN, GEMMA = "bge-small-en-v1.5", "Qwen3-0.6B", "embeddinggemma-300m"
 NOMIC = "nomic-embed-text-v1"
 NORTH = "North-Mini-Code-1.0"
+LAGUNA = "Laguna-XS.2"
 SWASH = "granite-swash-2b"
 MIXER = "Phi-3.5-MoE-instruct"
 DEBERTA = "deberta-v2-xlarge"
@@ -269,6 +270,41 @@ DECLARED: tuple[Declared, ...] = (
     ),
     Declared(SWASH, {"no_rope_layers": [1] * 24}, None),
     Declared("Mellum2-12B-A2.5B-Base", {"rope_parameters": None, "rope_theta": 1e6}, None),
+    Declared(LAGUNA, {"gating": "per-element"}, {"attention_gate_by_head": False}),
+    Declared(LAGUNA, {"gating": "per-head"}, {"attention_gate_by_head": True}),
+    Declared(LAGUNA, {"gating": None}, {"attention_gate_by_head": True}),
+    Declared(LAGUNA, {"gating": False}, None),
+    Declared(LAGUNA, {"gating": "per_element"}, None),
+    Declared(LAGUNA, {"gating_types": ["per_head"] * 40}, {"attention_gate_by_head": True}),
+    Declared(LAGUNA, {"gating_types": ["per_element"] * 40}, None),
+    Declared(LAGUNA, {"num_attention_heads_per_layer": [48] * 39}, None),
+    Declared(LAGUNA, {"num_attention_heads_per_layer": None}, {"layer_heads": None}),
+    Declared(LAGUNA, {"rope_parameters": None}, {"rotary_dim": 64, "rope_scaling": "none"}),
+    Declared(LAGUNA, {"moe_router_logit_softcapping": 30.0}, {"router_softcap": 30.0}),
+    Declared(LAGUNA, {"moe_apply_router_weight_on_input": True}, None),
+    Declared(LAGUNA, {"norm_topk_prob": False}, None),
+    Declared(LAGUNA, {"qkv_bias": True}, None),
+    Declared(LAGUNA, {"swa_attention_sink_enabled": True}, None),
+    Declared(LAGUNA, {"decoder_sparse_step": 2}, None),
+    Declared(LAGUNA, {"partial_rotary_factor": 0.25}, None),
+    Declared(LAGUNA, {"sliding_window": 0}, None),
+    # Laguna M.1 has no windows.
+    Declared(
+        LAGUNA,
+        {"sliding_window": 0, "layer_types": None, "gating": "per-element"},
+        {"sliding_window": None, "rope_local_theta": None, "rotary_local_dim": None},
+        {
+            "laguna.attention.sliding_window": None,
+            "laguna.rope.freq_base_swa": None,
+            "laguna.attention.sliding_window_pattern": None,
+        },
+    ),
+    Declared(
+        LAGUNA,
+        {"layer_types": None},
+        {"sliding_window": 512},
+        {"laguna.attention.sliding_window_pattern": [False] * 40},
+    ),
     Declared("Hy3-preview", {"num_nextn_predict_layers": 0}, {}),
     Declared("Phi-3-mini-4k", {"rope_scaling": {"type": "linear", "factor": 2.0}}, None),
     Declared(

@@ -220,6 +220,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "falcon * weights/gguf/*bias*",
         "hy_v3 * weights/gguf/*bias*",
         "cohere2_moe * weights/gguf/*bias*",
+        "laguna * weights/gguf/*bias*",
         "mellum * weights/gguf/*bias*",
         "modernbert * weights/gguf/*bias*",
         "nemotron_h_moe * weights/gguf/*bias*",

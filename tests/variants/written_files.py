@@ -58,6 +58,8 @@ OTHERWISE_OF: Mapping[str, frozenset[str]] = {
     "jamba": frozenset(
         f"{kind}_layer_{key}" for kind in ("attn", "expert") for key in ("offset", "period")
     ),
+    # One for each layer says so, and a word may be another.
+    "laguna": frozenset({"num_attention_heads", "gating"}),
     # Of layers with a window, where there are none.
     "gemma4_text": frozenset({"num_key_value_heads"}),
     "falcon_h1": frozenset(
@@ -98,7 +100,8 @@ def gguf_differences(row: Row, file: Path, told: set[str]) -> Iterator[str]:
     arch = wanted["general.architecture"]
     sizes = {f"{arch}.{key}" for key in SIZES}
     heads = wanted[f"{arch}.attention.head_count"]  # 0 without attention
-    quotient = wanted[f"{arch}.embedding_length"] / heads if heads else None
+    alike = isinstance(heads, int) and heads
+    quotient = wanted[f"{arch}.embedding_length"] / heads if alike else None
     odd = {key for key in sizes if {**wanted, **keys}.get(key) != quotient}
     added = {f"{arch}.{key}" for key in (*ADDED, *ADDED_TO.get(row.family, ()))}
     further = keys.keys() - wanted.keys() - told - odd - added
