@@ -31,7 +31,10 @@ DECODER = "decoder"
 EMBEDDING, HEAD, TIED = "embed.weight", "lm_head.weight", "tie_word_embeddings"
 # Models of several parts whose language model is not what it is by itself.
 WHOLE_PROMPT = "it attends to the whole prompt, and not only to what comes before a token"
+DRAFTS = "it drafts for another model, whose hidden states, keys and values it reads"
 OTHERWISE = {
+    "gemma4_assistant": DRAFTS,
+    "gemma4_unified_assistant": DRAFTS,
     "jev": "it chooses among options by a head of its own, and writes no text",
     "paligemma": WHOLE_PROMPT,
     "shieldgemma2": "it tells classes of images, and writes no text",

@@ -30,6 +30,7 @@ from maxtool.recipe.proposing.proposal import Proposal
 from maxtool.recipe.read_config import Misread, misread
 from maxtool.recipe.recipe_files import RECIPE_SUFFIX, recipe_names
 from maxtool.recipe.schema import DIALECTS, KINDS, SCHEMA_VERSION, Dialect, Field, Recipe
+from maxtool.recipe.text_part import values_of
 from maxtool.weights import Checkpoint, TensorInfo
 
 # Recipes that are looked at closely, of all that there are: fewer where there are more tensors than
@@ -204,7 +205,7 @@ def _keys(model: _Model, candidate: _Candidate, found: Mapping[str, str]) -> dic
     sizes = _implied(model, base, found)
     wanted = {name: sizes[name] for name in absent if name in sizes and name not in keys}
     left = [key for key in left if key not in keys.values()]
-    return keys | by_value(wanted, model.keys.values, left)
+    return keys | by_value(wanted, values_of(base, model.keys).values, left)
 
 
 def _identity(model: _Model) -> dict[str, Any]:
