@@ -19,6 +19,7 @@ from maxtool.recipe.name_patterns import Pattern, Rename, renamed
 from maxtool.recipe.schema import KINDS, Match, Recipe, TextPart
 from maxtool.recipe.sentence_transformers import TABLE as SENTENCES
 from maxtool.recipe.text_defaults import completed
+from maxtool.recipe.unsupported_kinds import lacking
 from maxtool.weights import Checkpoint
 
 KIND = KINDS["hf"]
@@ -31,10 +32,7 @@ DECODER = "decoder"
 EMBEDDING, HEAD, TIED = "embed.weight", "lm_head.weight", "tie_word_embeddings"
 # Models of several parts whose language model is not what it is by itself.
 WHOLE_PROMPT = "it attends to the whole prompt, and not only to what comes before a token"
-DRAFTS = "it drafts for another model, whose hidden states, keys and values it reads"
 OTHERWISE = {
-    "gemma4_assistant": DRAFTS,
-    "gemma4_unified_assistant": DRAFTS,
     "jev": "it chooses among options by a head of its own, and writes no text",
     "paligemma": WHOLE_PROMPT,
     "shieldgemma2": "it tells classes of images, and writes no text",
@@ -178,7 +176,8 @@ def _part(name: str) -> str:
 
 def refusal(keys: Keys, section: str, read: Iterable[Recipe]) -> str | None:
     """The reason why the language model of a checkpoint is not read by itself, if there is one."""
-    if why := OTHERWISE.get(str(keys.get(KIND))) or _seen_both_ways(keys, section):
+    kind = str(keys.get(KIND))
+    if why := OTHERWISE.get(kind) or lacking(kind) or _seen_both_ways(keys, section):
         return f"its language model is not read by itself: {why}"
     if any(recipe.text_part and recipe.text_part.is_found for recipe in read):
         return None

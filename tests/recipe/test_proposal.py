@@ -209,6 +209,16 @@ def test_checkpoints_of_no_kind_are_refused(tmp_path: Path) -> None:
         propose(open_checkpoint(folder))
 
 
+@pytest.mark.parametrize("kind", ["hy_v4", "gemma4_unified_assistant", "paligemma"])
+def test_kinds_that_no_recipe_can_describe_are_refused(kind: str, tmp_path: Path) -> None:
+    """Refuse: a recipe of what is near would be wrong, however much it leaves open."""
+    folder = disguised(LLAMA, tmp_path / kind)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "model_type": kind}))
+    with pytest.raises(UnknownArchitecture, match=f"proposed for a '{kind}': it"):
+        propose(open_checkpoint(folder))
+
+
 def test_names_cannot_leave_a_comment(tmp_path: Path) -> None:
     folder = disguised(LLAMA, tmp_path / "it")
     tensors = load_file(folder / "model.safetensors")
