@@ -20,6 +20,7 @@ from maxtool.recipe.parse import matches, parse
 from maxtool.recipe.problems import Problems, Table
 from maxtool.recipe.recipe_files import RECIPE_SUFFIX, recipe_file, recipe_names
 from maxtool.recipe.schema import KINDS, Dialect, Match, Recipe, Source
+from maxtool.recipe.unsupported_kinds import lacking
 from maxtool.weights import Checkpoint, TensorInfo
 from maxtool.weights.formats import Format
 from maxtool.weights.source_file import open_source
@@ -199,6 +200,8 @@ def _unknown(checkpoint: Checkpoint, keys: Keys, recipes: list[str]) -> UnknownA
     if section is not None:
         inner = keys.get(f"{section}.{key}")
         what += f", nor the {inner!r} of its {section}, of which a language model would be read"
+    if why := lacking(found):
+        what += f": {why}"
     return UnknownArchitecture(
         what,
         file=checkpoint.config_file or checkpoint.path,

@@ -20,6 +20,7 @@ from maxtool.recipe.name_patterns import Pattern, Rename, renamed
 from maxtool.recipe.schema import KINDS, Match, Recipe, TextPart
 from maxtool.recipe.sentence_transformers import TABLE as SENTENCES
 from maxtool.recipe.text_defaults import completed
+from maxtool.recipe.unsupported_kinds import lacking
 from maxtool.weights import Checkpoint
 from maxtool.weights.text_tables import TEXT_TABLES
 
@@ -196,7 +197,8 @@ def check_alone(checkpoint: Checkpoint, keys: Keys, section: str, read: Sequence
 
 def _refusal(keys: Keys, section: str, read: Iterable[Recipe], *, has_tensors: bool) -> str | None:
     """The reason why the language model of a checkpoint is not read by itself, if there is one."""
-    if why := OTHERWISE.get(str(keys.get(KIND))) or _seen_both_ways(keys, section):
+    kind = str(keys.get(KIND))
+    if why := OTHERWISE.get(kind) or lacking(kind) or _seen_both_ways(keys, section):
         return f"its language model is not read by itself: {why}"
     if not has_tensors or any(each.text_part and each.text_part.is_found for each in read):
         return None

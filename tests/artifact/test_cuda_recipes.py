@@ -42,6 +42,7 @@ FAMILIES = {"qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text"}
 FAMILIES |= {"deberta_v2": "deberta-v2"}
 FAMILIES |= {"gemma3n": "gemma3n_text", "gemma3n_vision": "gemma3n"}
 FAMILIES |= {"gemma4": "gemma4_text", "gemma4_vision": "gemma4"}
+FAMILIES |= {"gemma4_unified": "gemma4_unified_text"}
 FAMILIES |= {"qwen2_vl_vision": "qwen2_vl"}
 FAMILIES |= {"llama4": "llama4_text", "llama4_vision": "llama4"}
 

@@ -81,6 +81,20 @@ def _gemma4(draw: Draw) -> Config:
     return config | {"rope_parameters": tables}
 
 
+# What Gemma 4 has, and Gemma 4 Unified has not.
+OF_LAYERS_AND_EXPERTS = ("hidden_size_per_layer_input", "vocab_size_per_layer_input")
+OF_LAYERS_AND_EXPERTS += ("enable_moe_block", "num_experts", "top_k_experts")
+OF_LAYERS_AND_EXPERTS += ("moe_intermediate_size",)
+
+
+def _gemma4_unified(draw: Draw) -> Config:
+    config = without(_gemma4(draw), *OF_LAYERS_AND_EXPERTS)
+    layers = config["num_hidden_layers"]
+    shared = draw(st.integers(0, layers - 1))
+    kinds_of = _kinds_but_of_last(draw, layers, shared)
+    return config | {"num_kv_shared_layers": shared, "layer_types": kinds_of}
+
+
 # Some gates may be zero, and all but few of them.
 SPARSITIES = st.sampled_from([0.0, 0.95, 0.5, 0.3, 0.05, 0.995])
 
@@ -187,6 +201,24 @@ def _gemma4_whole(draw: Draw) -> Config:
     return {"text_config": text, "vision_config": VISION, "tie_word_embeddings": tied, **SEEN}
 
 
+SEEN_UNIFIED = {
+    "patch_size": 2,
+    "pooling_kernel_size": 2,
+    "mm_embed_dim": 8,
+    "mm_posemb_size": 8,
+    "output_proj_dims": 8,
+    "model_type": "gemma4_unified_vision",
+}
+HEARD_UNIFIED = {"audio_embed_dim": 8, "model_type": "gemma4_unified_audio"}
+
+
+def _gemma4_unified_whole(draw: Draw) -> Config:
+    """The language model inside one that sees and hears without towers."""
+    text = _gemma4_unified(draw) | {"model_type": "gemma4_unified_text"}
+    parts = {"text_config": text, "vision_config": SEEN_UNIFIED, "audio_config": HEARD_UNIFIED}
+    return {**parts, "tie_word_embeddings": text["tie_word_embeddings"], **SEEN}
+
+
 SEEN_3N = {"hidden_size": 8, "vocab_size": 2, "num_classes": 2, "label_names": ["a", "b"]}
 HEARD_3N = {
     "hidden_size": 8,
@@ -213,27 +245,29 @@ def _gemma3n_whole(draw: Draw) -> Config:
 LAYER_INPUTS: Mapping[str, Callable[[Draw], Config]] = {
     "gemma3n_text": _gemma3n,
     "gemma4_text": _gemma4,
+    "gemma4_unified_text": _gemma4_unified,
 }
 # Models that are more than a language model, which alone is read.
 WHOLE: Mapping[str, Callable[[Draw], Config]] = {
     "gemma3n": _gemma3n_whole,
     "gemma4": _gemma4_whole,
+    "gemma4_unified": _gemma4_unified_whole,
 }
 # How configurations are changed so that llama.cpp's converter says all of them.
 SAYABLE: Mapping[str, Callable[[Config], Config]] = {
     "gemma3n_text": _sayable_streams,
     "gemma4_text": _sayable_shapes,
+    "gemma4_unified_text": _sayable_shapes,
 }
+GELU = {"hidden_activation": "gelu_pytorch_tanh"}
 LAYER_INPUTS_GRANTED: Mapping[str, Config] = {
     "gemma3n_text": {
-        "hidden_activation": "gelu_pytorch_tanh",
+        **GELU,
         "attention_bias": False,
         "altup_num_inputs": 4,
         "altup_active_idx": 0,
         "altup_correct_scale": True,
     },
-    "gemma4_text": {
-        "hidden_activation": "gelu_pytorch_tanh",
-        "attention_bias": False,
-    },
+    "gemma4_text": GELU | {"attention_bias": False},
+    "gemma4_unified_text": GELU | {"attention_bias": False},
 }

@@ -94,12 +94,15 @@ ARCHITECTURES = {
     "mpt": "MPTForCausalLM",
     "phimoe": "PhiMoEForCausalLM",
 }
+# What llama.cpp's converter knows a language model by that has a class of its own in transformers.
+CONVERTED_AS = {"gemma4_unified_text": "Gemma4UnifiedForConditionalGeneration"}
 # What published configurations say and transformers does not write; llama.cpp's converter reads it.
 SAID: dict[str, Config] = {
     "afmoe": {"route_norm": True, "score_func": "sigmoid"},
     "dots1": {"scoring_func": "sigmoid"},
     "deepseek_v2": {"scoring_func": "softmax"},
     "deepseek_v3": {"scoring_func": "sigmoid"},
+    "gemma4_unified_text": {"moe_intermediate_size": None},
     "glm4_moe_lite": {"scoring_func": "sigmoid", "first_k_dense_replace": 1},
     "minimax_m2": {"scoring_func": "sigmoid"},
 }
@@ -216,6 +219,13 @@ class Peer:
         save_file(tensors(shapes, self.norm), file, {"format": "pt"})
         return written, shapes
 
+    def name_for_conversion(self) -> None:
+        """Say a class that llama.cpp's converter knows, if that of transformers is not known."""
+        file = self.folder / "config.json"
+        if known := CONVERTED_AS.get(self.model_type):
+            config = json.loads(file.read_text())
+            file.write_text(json.dumps({**config, "architectures": [known]}))
+
     def load(self, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
         """The folder in a type, float32 for what is recorded.
 
@@ -327,6 +337,7 @@ def rows(model_type: str, scratch: Path, checkout: Path) -> list[Config]:
             continue
         made.append({"config": written, "tensors": folded(shapes), **outputs})
         if has_gguf:
+            peer.name_for_conversion()
             files.append((made[-1], peer.folder, peer.folder.parent / "model.gguf"))
     convert(checkout, [(folder, target) for _, folder, target in files])
     for row, _, target in files:

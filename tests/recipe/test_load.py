@@ -16,6 +16,7 @@ from maxtool.errors import (
 from maxtool.recipe import Recipe, find_recipe, load, load_recipe, recipe_names
 from maxtool.recipe.parse import parse
 from maxtool.recipe.problems import Problems
+from maxtool.recipe.unsupported_kinds import LACKING
 from maxtool.weights import open_checkpoint
 
 Q = '"layers.{layer}.attn.q.weight" = "model.layers.{layer}.self_attn.q_proj.weight"'
@@ -159,6 +160,13 @@ def test_unknown_architecture_lists_recipes(edited: Callable[..., Path]) -> None
         UnknownArchitecture,
         match=r"'qwen9'.*mamba2, mbart, mellum, minicpm3, minimax_m2, ministral, ministral3",
     ):
+        find_recipe(checkpoint)
+
+
+@pytest.mark.parametrize("kind", LACKING)
+def test_kinds_that_no_recipe_can_describe(edited: Callable[..., Path], kind: str) -> None:
+    checkpoint = open_checkpoint(edited(config={"model_type": kind}))
+    with pytest.raises(UnknownArchitecture, match=f"{kind}.*, which no recipe recognises: it "):
         find_recipe(checkpoint)
 
 

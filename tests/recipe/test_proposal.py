@@ -154,6 +154,17 @@ def test_what_is_not_explained_is_told(tmp_path: Path) -> None:
         planned(proposal, folder)
 
 
+def test_sizes_of_a_table_are_told_by_tensors(tmp_path: Path) -> None:
+    folder = tmp_path / "campfire"
+    shutil.copytree(DATA / "tiny-gemma3-vision", folder)
+    config = json.loads((folder / "config.json").read_text())
+    text = {**config["text_config"], "model_type": "campfire_text"}
+    text["n_across"] = text.pop("hidden_size")
+    config |= {"model_type": "campfire", "text_config": text}
+    (folder / "config.json").write_text(json.dumps(config))
+    assert propose(open_checkpoint(folder)).keys["hidden_size"] == "n_across"
+
+
 def test_names_that_are_as_like_to_two_are_left(tmp_path: Path) -> None:
     """Gate and up have one shape: which is which, no header tells."""
     segments = {"gate_proj": "proj_a", "up_proj": "proj_b"}
@@ -199,6 +210,16 @@ def test_checkpoints_of_no_kind_are_refused(tmp_path: Path) -> None:
     many = {f"a{number}.b": np.zeros(1, np.float32) for number in range(600)}
     save_file(many, folder / "model.safetensors")
     with pytest.raises(UnknownArchitecture, match="more than 200 names"):
+        propose(open_checkpoint(folder))
+
+
+@pytest.mark.parametrize("kind", ["hy_v4", "gemma4_unified_assistant", "paligemma"])
+def test_kinds_that_no_recipe_can_describe_are_refused(kind: str, tmp_path: Path) -> None:
+    """Refuse: a recipe of what is near would be wrong, however much it leaves open."""
+    folder = disguised(LLAMA, tmp_path / kind)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "model_type": kind}))
+    with pytest.raises(UnknownArchitecture, match=f"proposed for a '{kind}': it"):
         propose(open_checkpoint(folder))
 
 

@@ -109,7 +109,7 @@ def test_factors_of_other_rotations_are_refused(factors: list[float]) -> None:
     assert read.say("rope_factor", VALUES) == ("rope_freqs.weight", 2.0)
 
 
-@pytest.mark.parametrize("family", ["gemma3n_text", "gemma4_text"])
+@pytest.mark.parametrize("family", ["gemma3n_text", "gemma4_text", "gemma4_unified_text"])
 @pytest.mark.parametrize("tensor", ["k_proj.weight", "v_proj.weight", "k_norm.weight"])
 def test_keys_that_shared_layers_do_not_need(family: str, tensor: str, tmp_path: Path) -> None:
     """Leave them out: published checkpoints have them all the same."""

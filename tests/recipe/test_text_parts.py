@@ -275,6 +275,8 @@ def test_what_is_unknown_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "why"),
     [
+        ("gemma4_assistant", "drafts for another model"),
+        ("gemma4_unified_assistant", "drafts for another model"),
         ("jev", "chooses among options"),
         ("paligemma", "whole prompt"),
         ("shieldgemma2", "classes of images"),

@@ -275,6 +275,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     ),
     "of recipes that ask for as much the first by name is taken": (
         "gemma3*_vision drop match/gguf",
+        "gemma4_unified drop match/gguf",
         "falcon_mamba drop match/gguf/general.architecture",
         "qwen3_5*_[fv]* drop match/gguf",
     ),

@@ -29,6 +29,7 @@ UNUSED = {
     "dbrx": {"d_model", "rope_parameters"},  # the tables inside say the width and the base, too
     "gemma3n": {"text_config"},  # its class has another altogether
     "deberta-v2": {"hidden_size"},  # pooler_hidden_size says it too
+    "gemma4_unified": {"tie_word_embeddings"},  # a head that a file has counts
     "gemma_embedding": {"use_bidirectional_attention"},  # without it another recipe reads it
     **{family: {"rope_interleave"} for family in AS_PAIRS},  # it tells the recipe
     "granitehybrid": {"num_local_experts", "num_experts_per_tok"}  # the tensors say that none are
@@ -57,6 +58,7 @@ NEEDED = {
     "dots1": {"n_routed_experts", "num_experts_per_tok"},
     # The usual kinds leave no keys to some layers that share them.
     "gemma4_text": {"layer_types"},
+    "gemma4_unified_text": {"layer_types"},
     "gpt_oss": {"rope_parameters"},
     "jamba": {"attn_layer_offset", "expert_layer_offset"},
     "minicpm3": {"qk_rope_head_dim"},

@@ -61,7 +61,7 @@ OTHERWISE_OF: Mapping[str, frozenset[str]] = {
     # One for each layer says so, and a word may be another.
     "laguna": frozenset({"num_attention_heads", "gating"}),
     # Of layers with a window, where there are none.
-    "gemma4_text": frozenset({"num_key_value_heads"}),
+    **dict.fromkeys(("gemma4_text", "gemma4_unified_text"), frozenset({"num_key_value_heads"})),
     "falcon_h1": frozenset(
         (
             *("mlp_multipliers", "ssm_multipliers", "lm_head_multiplier", "embedding_multiplier"),

@@ -30,6 +30,8 @@ from maxtool.recipe.proposing.proposal import Proposal
 from maxtool.recipe.read_config import Misread, misread
 from maxtool.recipe.recipe_files import RECIPE_SUFFIX, recipe_names
 from maxtool.recipe.schema import DIALECTS, KINDS, SCHEMA_VERSION, Dialect, Field, Recipe
+from maxtool.recipe.text_part import OTHERWISE, values_of
+from maxtool.recipe.unsupported_kinds import lacking
 from maxtool.weights import Checkpoint, TensorInfo
 
 # Recipes that are looked at closely, of all that there are: fewer where there are more tensors than
@@ -79,8 +81,8 @@ def propose(checkpoint: Checkpoint) -> Proposal:
     """Propose a recipe for a checkpoint, by its headers.
 
     Raises:
-        UnknownArchitecture: If the checkpoint is no model, does not say of what kind it is, or has
-            so many different tensors that it is of none.
+        UnknownArchitecture: If the checkpoint is no model, does not say of what kind it is, is of
+            a kind that no recipe can describe, or has so many different tensors that it is of none.
         ConfigurationError: If its configuration is missing.
     """
     model = _model(checkpoint)
@@ -106,6 +108,10 @@ def _model(checkpoint: Checkpoint) -> _Model:
         what = "the checkpoint does not say what kind of model it is"
         file = checkpoint.config_file or checkpoint.path
         raise UnknownArchitecture(what, file=file, hint=hint)
+    if why := lacking(kind) or OTHERWISE.get(kind):
+        what = f"no recipe can be proposed for a {kind!r}: {why}"
+        hint = "that takes code, which a recipe cannot say"
+        raise UnknownArchitecture(what, file=checkpoint.config_file or checkpoint.path, hint=hint)
     loaded = map(load_recipe, recipe_names())
     recipes = [recipe for recipe in loaded if recipe.knows(own) and _has_section(keys, recipe)]
     return _Model(checkpoint, own, keys, kind, recipes)
@@ -211,7 +217,7 @@ def _keys(model: _Model, candidate: _Candidate, found: Mapping[str, str]) -> dic
     sizes = _implied(model, base, found)
     wanted = {name: sizes[name] for name in absent if name in sizes and name not in keys}
     left = [key for key in left if key not in keys.values()]
-    return keys | by_value(wanted, model.keys.values, left)
+    return keys | by_value(wanted, values_of(base, model.keys).values, left)
 
 
 def _identity(model: _Model) -> dict[str, Any]:
