@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from maxtool.conversion import pair_files
+from maxtool.conversion import pair_files, suppressed_tokens
 from maxtool.conversion.output_types import FILE_TYPES, main_type
 from maxtool.quantization.mixes import Mix
 from maxtool.recipe import Plan, written_keys
@@ -51,7 +51,7 @@ def from_huggingface(
         tokens |= said
     pairs = pair_files.gguf_keys(plan, str(keys["general.architecture"]), tokenizer, tokens)
     return {
-        **{key: typed(value) for key, value in keys.items()},
+        **{key: typed(value) for key, value in (keys | suppressed_tokens.gguf_keys(plan)).items()},
         **pairs,
         QUANTIZATION_VERSION: VERSION,
         **{key: value for key, value in tokens.items() if key not in pairs},

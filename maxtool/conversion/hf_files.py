@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxtool.conversion import pair_files
+from maxtool.conversion import pair_files, suppressed_tokens
 from maxtool.conversion.output_types import main_type
 from maxtool.dtype import DType
 from maxtool.recipe import Plan, sentence_transformers, written_keys
@@ -81,8 +81,9 @@ def from_gguf(
     if pair_files.scores_by_tokens(plan):
         tokenizer, pairs = pair_files.hf_files(tokenizer)
         files |= pairs
-    if ids:
-        files[GENERATION] = _json({"_from_model_config": True, **ids})
+    said = ids | suppressed_tokens.hf_keys(plan.checkpoint.metadata)
+    if said:
+        files[GENERATION] = _json({"_from_model_config": True, **said})
     if tokenizer is None:
         return files
     with tempfile.TemporaryDirectory() as folder:
