@@ -52,8 +52,10 @@ BY_NAME = {
     ("cli/app.py", "maxtool.cli."),
 }
 # Who imports files by their paths: the loader's table of options, without the loader; a file of
-# modules that a user wrote; and the loader that lies beside an artifact's run.py.
+# modules that a user wrote; the loader that lies beside an artifact's run.py; and TVM's packages,
+# without frameworks.
 BY_PATH = {
+    "compiler/tvm_import.py",
     "cli/programs.py",
     "artifact/user_module.py",
     "runtime/run.py",
@@ -369,11 +371,31 @@ def test_only_quantizing_loads_the_compiler(tmp_path: Path) -> None:
     assert not {"tvm", "tvm_ffi", "torch", "transformers"} & loaded
 
 
-def test_compiling_imports_no_framework(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out PyTorch, which TVM imports where it is installed."""
+@pytest.fixture
+def pytorch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install a PyTorch that ends each program by which it is imported."""
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("raise SystemExit('imported')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+
+@pytest.mark.usefixtures("pytorch")
+@pytest.mark.parametrize(
+    "module", ["engine", "nn.eager", "compiler.cuda.binaries", "cli.build_preload"]
+)
+def test_the_compiler_imports_no_framework(module: str) -> None:
+    """Leave out PyTorch, which TVM imports where it is installed, whoever imports TVM first."""
+    code = (
+        f"import sys, maxtool.{module}, maxtool.compiler.pipeline; 'tvm' in sys.modules or exit(2)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.usefixtures("pytorch")
+def test_commands_that_compile_import_no_framework(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MAXTOOL_CACHE", str(tmp_path / "cache"))
     quantized = str(tmp_path / "quantized.gguf")
     quantize = ["convert", str(SAMPLE), "-o", quantized, "--force", "--quantize", "Q8_0"]

@@ -198,10 +198,7 @@ def compile(  # noqa: A001 - the command's name
     ignore_config: options.IgnoreConfig = None,
 ) -> None:
     """Compile a checkpoint into a folder that runs without a framework."""
-    from maxtool.runtime.loader.ffi import without
-
-    with without({"torch"}):  # which TVM would import, and takes longer than the compiler
-        from maxtool import artifact
+    from maxtool import artifact
 
     page = Page(html, force)
     if page.wanted and check is None:

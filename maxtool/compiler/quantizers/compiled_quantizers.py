@@ -18,7 +18,7 @@ from maxtool.quantization import QuantizationEncoding
 from maxtool.quantization.acceleration import COMPILED, register
 from maxtool.quantization.block import UInt8
 from maxtool.quantization.importance import BlockWeights
-from maxtool.runtime.loader.ffi import FRAMEWORKS, import_ffi, without
+from maxtool.runtime.loader.ffi import import_ffi
 
 tvm_ffi = import_ffi()
 
@@ -93,10 +93,9 @@ def _built(
     encoding: QuantizationEncoding, dtype: str, weighed: bool
 ) -> tuple[int, Callable[..., object]]:
     """A quantizer that is compiled now, and kept for later where there is a linker and a place."""
-    with without(FRAMEWORKS):
-        from maxtool.compiler.cpu_target import cpu_target
-        from maxtool.compiler.linking import export_library
-        from maxtool.compiler.quantizers.quantizer_kernels import NAME, module_for
+    from maxtool.compiler.cpu_target import cpu_target
+    from maxtool.compiler.linking import export_library
+    from maxtool.compiler.quantizers.quantizer_kernels import NAME, module_for
 
     target = cpu_target()
     module, batch = module_for(encoding, dtype, target, weighed=weighed), target.tile.width
