@@ -14,13 +14,15 @@ from maxtool.runtime.loader.specs import is_name
 WRITING = ("cache_write_key", "cache_write_value", "slot_write_key", "slot_write_value")
 POSITIONED = frozenset({"attention", "slot_attention", *WRITING})
 """Operations that read or write at a position, which is checked for decoders only."""
+MOST_COMMON = 4096
+"""Sizes of inputs are raised up to this one for what follows from several of them."""
 
 
 def pure_function(
     name: str, symbol: str, graph: Graph, inputs: Sequence[str], outputs: Sequence[str]
 ) -> NamedGraph:
     """A graph as a function of an artifact; an error lists all that keeps it from being one."""
-    least = least_sizes(graph)
+    least = _met(graph, least_sizes(graph))
     problems = [
         *([] if graph.inputs else ["it takes no inputs"]),
         *_buffers(graph, inputs),
@@ -78,6 +80,41 @@ def _empty(graph: Graph, names: Sequence[str]) -> Iterator[str]:
     for name, value in values:
         if any(dim.value == 0 for dim in value.shape):
             yield f"{name!r} is {value.type}, which has no elements"
+
+
+def _met(graph: Graph, least: dict[Dim, int]) -> dict[Dim, int]:
+    """The least sizes, with sizes of the inputs so large that what follows from several is too.
+
+    The first dimension of inputs counts images or texts: it stays free where others suffice. Some
+    sizes that would fit are refused then, a low and very wide image, but none that do not.
+    """
+    shapes = [[str(dim.value) for dim in value.shape] for value in graph.inputs]
+    known = {name for shape in shapes for name in shape}
+    counts = {shape[0] for shape in shapes if shape}
+    met = dict(least)
+    for dim, size in least.items():
+        names = {*dim.names()}
+        if str(dim.value) in known or not names <= known:
+            continue
+        for free in (counts, {*()}):
+            raised = _enough(dim, size, names - free, met)
+            if raised is not None:
+                met |= raised
+                break
+    return met
+
+
+def _enough(
+    dim: Dim, size: int, names: Iterable[str], least: dict[Dim, int]
+) -> dict[Dim, int] | None:
+    """The same least size of some names with which a dimension is large enough; None if none is."""
+    usual = {Dim(name): least.get(Dim(name), 1) for name in names}
+    for common in range(1, MOST_COMMON):
+        raised = least | {name: max(common, low) for name, low in usual.items()}
+        if _smallest(dim, raised) >= size:
+            larger = (raised | {Dim(name): MOST_COMMON**2} for name in dim.names())
+            return raised if all(_smallest(dim, one) >= size for one in larger) else None
+    return None
 
 
 def _unchecked(graph: Graph, least: dict[Dim, int]) -> Iterator[str]:

@@ -109,6 +109,28 @@ def test_sizes_beyond_a_table_are_refused(tmp_path: Path) -> None:
         compiled.run("forward", {"x": np.zeros((2, 10), np.float32)})
 
 
+def test_what_follows_from_two_sizes_is_large_enough(tmp_path: Path) -> None:
+    """The best ten of a detector's places: heights and widths are held to that, not batches."""
+    nodes = [
+        node("MaxPool", ["x"], ["small"], kernel_shape=[2, 2], strides=[2, 2]),
+        node("Flatten", ["small"], ["flat"]),
+        node("TopK", ["flat", "ten"], ["y", "places"]),
+    ]
+    inputs = [value("x", ["batch", 1, "h", "w"])]
+    path = saved(model(nodes, inputs, ["y", "places"], {"ten": np.array([10])}), tmp_path)
+    done = compiling(path, "-o", tmp_path / "out", "--check")
+    assert done.exit_code == 0, done.output
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["entries"]["forward"]["least"] == {"h": 8, "w": 8}
+    compiled = loader.load(tmp_path / "out")
+    x = RANDOM.permutation(72).reshape(1, 1, 9, 8).astype(np.float32)
+    pooled = x[0, 0, :8].reshape(4, 2, 4, 2).max((1, 3)).reshape(-1)
+    result = compiled.run("forward", {"x": x})["y"]
+    np.testing.assert_array_equal(result[0], np.sort(pooled)[:-11:-1])
+    with pytest.raises(loader.RunError, match="h is 6; the model takes at least 8"):
+        compiled.run("forward", {"x": np.zeros((1, 1, 6, 60), np.float32)})
+
+
 @pytest.mark.peers
 def test_the_original_model_is_compared_with(source: Path, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")

@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 from maxtool.errors import ModelMismatch
 from maxtool.importers.onnx import import_model, open_model
 from tests.importers.backend_suite import by_definitions
+from tests.importers.beside_onnxruntime import require_equal
 from tests.importers.models import model, saved, value
 
 node = helper.make_node
@@ -30,6 +31,29 @@ def of_size(nodes: Sequence[onnx.NodeProto], **numbers: Any) -> onnx.ModelProto:
     shape = node("Shape", ["x"], ["s"])
     initializers = {name: np.array(one, np.int64) for name, one in numbers.items()}
     return model([shape, *nodes], [value("x", ["n"])], ["y"], initializers)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("sizes", [(5, 6), (3, 4, 5)])
+@pytest.mark.parametrize("corners", [0, 1])
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("are_named", [False, True])
+def test_grids_of_one_matrix_and_of_several(
+    sizes: tuple[int, ...], corners: int, batch: int, are_named: bool, tmp_path: Path
+) -> None:
+    """The function that ONNX gives for it fails for one matrix."""
+    count, random = len(sizes), np.random.default_rng(0)
+    inputs = {
+        "x": random.normal(size=(batch, 2, *sizes)).astype(np.float32),
+        "theta": random.normal(size=(batch, count, count + 1)).astype(np.float32),
+    }
+    shape = ["b", 2, *"dhw"[:count]] if are_named else [batch, 2, *sizes]
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("AffineGrid", ["theta", "s"], ["y"], align_corners=corners),
+    ]
+    kinds = [value("x", shape), value("theta", [shape[0], count, count + 1])]
+    require_equal(model(nodes, kinds, ["y"]), inputs, tmp_path, compiled=are_named)
 
 
 @pytest.mark.parametrize(("op", "by"), [("Mul", 2), ("Add", 1)])

@@ -103,7 +103,9 @@ def _check_padding(manifest: Manifest, inputs: Mapping[str, Array]) -> None:
 def _check_shape(spec: ArraySpec, shape: tuple[int, ...], dims: dict[str, int]) -> None:
     """Hold a shape against what is taken; names of dimensions get their sizes in ``dims``."""
     if len(shape) != len(spec.shape) or 0 in shape:
-        raise BadInput(f"{spec.name} has shape {shape}; the model takes {spec}", tensor=spec.name)
+        sizes = ", whose sizes are at least 1" if 0 in shape else ""
+        what = f"{spec.name} has shape {shape}; the model takes {spec}{sizes}"
+        raise BadInput(what, tensor=spec.name)
     for size, wanted in zip(shape, spec.shape, strict=True):
         expected = dims.setdefault(wanted, size) if isinstance(wanted, str) else wanted
         if size != expected:

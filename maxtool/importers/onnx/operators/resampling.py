@@ -1,4 +1,4 @@
-"""Operators that interpolate: images of other sizes, and places that a grid says."""
+"""Operators that interpolate: images of other sizes, places that a grid says, and such grids."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from fractions import Fraction
 
 import numpy as np
 
+from maxtool.dtype import DType
 from maxtool.graph import Dim, Tensor, ops
 from maxtool.importers.onnx.operator_call import OperatorCall, axis_in
 from maxtool.importers.onnx.operator_table import operator
 from maxtool.importers.onnx.operators.convolving import channels_first, channels_last
 from maxtool.importers.onnx.refusals import require
-from maxtool.importers.onnx.values import Size, polynomial, size_of
+from maxtool.importers.onnx.values import Size, as_tensor, polynomial, size_of, sizes_of
 
 CROPPING = "tf_crop_and_resize"
 GRID_MODES = {"bilinear": "linear", "bicubic": "cubic"}
@@ -108,3 +109,34 @@ def grid_sample(call: OperatorCall) -> Tensor:
     padding, corners = call.text("padding_mode", "zeros"), call.flag("align_corners")
     image, mode = channels_last(call.x(0)), GRID_MODES.get(mode, mode)
     return channels_first(ops.grid_sample(image, call.x(1), mode, padding, corners))
+
+
+@operator("AffineGrid", since=20)
+def affine_grid(call: OperatorCall) -> Tensor:
+    """Places in images by a matrix for each image, the last dimension of images first."""
+    call.decide(1)
+    theta, sizes = call.x(0), call.sizes(1)[2:]
+    count = len(sizes)
+    require(count in {2, 3}, f"images of {count} dimensions")
+    fits = theta.rank == 3 and [*theta.shape[1:]] == [count, count + 1]
+    require(fits, f"matrices of {theta.type} for images of {count} dimensions")
+    corners = call.flag("align_corners")
+    numbers = [_between(size, theta.dtype, corners=corners) for size in sizes]
+    spread = [
+        ops.broadcast_to(ops.reshape(one, [-1, *[1] * (count - 1 - axis)]), sizes)
+        for axis, one in enumerate(numbers)
+    ]
+    ones = ops.broadcast_to(ops.constant(1.0, theta.dtype), sizes)
+    places = ops.reshape(ops.stack([*spread[::-1], ones], -1), [-1, count + 1])
+    moved = ops.matmul(places, ops.transpose(theta, 1, 2))
+    return ops.reshape(moved, [theta.shape[0], *sizes, count])
+
+
+def _between(size: Size, dtype: DType, *, corners: bool) -> Tensor:
+    """The middles of as many parts of -1 to 1; with ``corners`` both ends and what is between."""
+    require(not corners or size != 1, "corners of a single pixel are aligned")
+    places = ops.cast(ops.range(0, size, dtype=DType.int64), dtype)
+    if corners:
+        last = ops.cast(as_tensor(sizes_of([size_of(polynomial(size) - polynomial(1))])), dtype)
+        return places * 2.0 / last - 1.0
+    return (places * 2.0 + 1.0) / ops.cast(as_tensor(sizes_of([size])), dtype) - 1.0
