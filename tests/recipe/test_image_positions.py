@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from maxtool.conversion import Request, convert, prepare
 from maxtool.errors import ConfigurationError
-from maxtool.recipe import find_recipe, resolve_config, written_keys
+from maxtool.recipe import find_recipe, plan, resolve_config, written_keys
 from maxtool.weights import Checkpoint, open_checkpoint
 from tests.variants.rows import Files, rows
 
@@ -113,3 +114,18 @@ def test_heads_that_do_not_share_the_width_in_gguf(tmp_path: Path) -> None:
             else:
                 with pytest.raises(ConfigurationError, match=name):
                     fields(said)
+
+
+def test_names_that_newer_releases_write(tmp_path: Path) -> None:
+    """Read a flat configuration beside names that go through the language model, too."""
+    checkpoint = first(tmp_path)
+    file = checkpoint.path / "model.safetensors"
+    held = load_file(file)
+    newer = {name.replace("model.", "model.language_model.", 1): held[name] for name in held}
+    assert {*newer} != {*held}
+    whole = plan(find_recipe(checkpoint), checkpoint).parameters
+    save_file(newer, file)
+    again = open_checkpoint(checkpoint.path)
+    planned = plan(find_recipe(again), again)
+    planned.check()
+    assert planned.parameters.keys() == whole.keys()

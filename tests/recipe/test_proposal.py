@@ -21,6 +21,7 @@ from maxtool.recipe.proposing.propose import propose
 from maxtool.recipe.proposing.toml_text import section
 from maxtool.weights import open_checkpoint
 from tests.effort import examples, sampled
+from tests.variants.rows import Files, rows
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 FOLDERS = sorted(
@@ -104,6 +105,29 @@ def test_names_and_keys_of_other_families(
     found, expected = planned(proposal, folder), original(name)
     assert sources(found) == sources(expected, segments)
     assert found.config == expected.config
+
+
+def test_words_that_are_short_for_others(tmp_path: Path) -> None:
+    segments = {"self_attn": "attention", "q_norm": "query_norm", "k_norm": "key_norm"}
+    folder = disguised("tiny-qwen3", tmp_path / "it", segments | {"mlp": "ffn"})
+    proposal = propose(open_checkpoint(folder))
+    assert (proposal.base, proposal.open) == ("qwen3", [])
+    assert sources(planned(proposal, folder)) == sources(
+        original("tiny-qwen3"), segments | {"mlp": "ffn"}
+    )
+
+
+def test_a_family_that_shares_fewer_names_than_many_others(tmp_path: Path) -> None:
+    """Find nanochat, whose norms have no weights, where its MLP is called as in most families."""
+    row = next(rows("nanochat"))
+    checkpoint = Files(tmp_path).checkpoint(row)
+    file = checkpoint.path / "model.safetensors"
+    called = {"fc1": "up_proj", "fc2": "down_proj"}
+    save_file({spelled(name, called): each for name, each in load_file(file).items()}, file)
+    config = json.loads((checkpoint.path / "config.json").read_text()) | {"model_type": "campfire"}
+    (checkpoint.path / "config.json").write_text(json.dumps(config))
+    proposal = propose(open_checkpoint(checkpoint.path))
+    assert (proposal.base, proposal.open) == ("nanochat", [])
 
 
 def test_a_gguf_file(tmp_path: Path) -> None:

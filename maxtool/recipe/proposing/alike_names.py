@@ -26,6 +26,9 @@ LEAD = 0.05
 # What words of the last parts count, beside those of all before: the prefix says least.
 WEIGHTS = (8, 4)
 
+# Words that are short for others.
+SHORT = {"q": "query", "k": "key", "v": "value", "attn": "attention", "ffn": "mlp"}
+
 
 @dataclass(frozen=True)
 class Guess:
@@ -150,7 +153,7 @@ def _words(name: str) -> Counter[str]:
     found: Counter[str] = Counter()
     for part, weight in zip(reversed(parts), chain(WEIGHTS, repeat(1)), strict=False):
         for word in _WORD.findall(part):
-            found[word] += weight
+            found[SHORT.get(word, word)] += weight
     return found
 
 

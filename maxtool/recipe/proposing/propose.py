@@ -36,7 +36,7 @@ from maxtool.weights import Checkpoint, TensorInfo
 
 # Recipes that are looked at closely, of all that there are: fewer where there are more tensors than
 # so many in all; and names at most, numbers folded.
-CLOSELY, AT_LEAST, TENSORS, MAX_NAMES = 20, 4, 200_000, 200
+CLOSELY, AT_LEAST, TENSORS, MAX_NAMES = 64, 4, 200_000, 200
 # What a guessed name counts beside one that is known, and a key that is not understood.
 GUESSED, UNREAD = 0.5, 0.5
 # Fields that every model says: a recipe's own values are not taken for them.
