@@ -16,6 +16,7 @@ from maxtool.architectures.rope_options import RopeOptions
 from maxtool.architectures.scale_options import ScaleOptions
 from maxtool.architectures.score_options import ScoreOptions
 from maxtool.architectures.source_options import SourceOptions
+from maxtool.architectures.sparse_options import SparseOptions
 from maxtool.architectures.stream_options import StreamOptions
 
 
@@ -25,6 +26,7 @@ class DecoderConfig(
     MixerOptions,
     SourceOptions,
     LatentOptions,
+    SparseOptions,
     AttentionOptions,
     RopeOptions,
     ScaleOptions,
@@ -95,6 +97,10 @@ class DecoderConfig(
         if self.latent_size is None:
             return self.head_dim
         return self.latent_size + self.rotated
+
+    def given_by(self, layer: int) -> int | None:
+        """Return the layer of which a layer is given what that attended to; None for none."""
+        return self.index_source(layer) if self.kv_shared_layers == 0 else self.kv_source(layer)
 
     def has_qk_norm(self, layer: int) -> bool:
         """Return whether queries and keys of a layer are normalised."""

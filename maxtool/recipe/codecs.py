@@ -20,6 +20,7 @@ from maxtool.recipe.expert_codecs import EXPERT_CODECS
 from maxtool.recipe.expressions import Expression, Undefined, Values, evaluate, same
 from maxtool.recipe.field_codecs import FIELD_CODECS
 from maxtool.recipe.fieldtypes import NEEDS, TYPES
+from maxtool.recipe.index_codecs import INDEX_CODECS
 from maxtool.recipe.label_codecs import LABEL_CODECS
 from maxtool.recipe.latent_codecs import LATENT_CODECS
 from maxtool.recipe.layer_codecs import LAYER_CODECS
@@ -35,6 +36,7 @@ from maxtool.recipe.vision_codecs import VISION_CODECS
 
 CODECS: Mapping[str, Codec] = {
     **FIELD_CODECS,
+    **INDEX_CODECS,
     **LABEL_CODECS,
     **LATENT_CODECS,
     **LAYER_CODECS,
