@@ -39,6 +39,7 @@ POSITIVE = (
     " relative_buckets relative_distance plain_dim value_dim attention_in_scale key_scale"
     " attention_out_scale mixer_in_scale mixer_out_scale max_length step_rank local_head_dim"
     " local_kv_heads router_scale layer_embed_size layer_embed_rows gate_rank streams laurel_rank"
+    " index_topk index_heads index_dim"
 )
 # Sizes of attention, which are needed where a layer has it.
 ATTENTION = ("n_heads", "n_kv_heads", "head_dim")
