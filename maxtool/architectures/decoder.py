@@ -345,7 +345,7 @@ class Decoder(Module[[Tensor], Tensor]):
             kept = cache[index] if cache else None
             own = None if vectors is None else vectors[:, :, index]
             numbers = self.numbers[index].on(x.device) if self.numbers else None
-            shared = seen.get(self.config.kv_source(index), ())
+            shared = seen.get(self.config.given_by(index), ())
             given = Given(own, shared, numbers, source_length)
             x, _, seen[index] = layer(x, turns[index], location, kept, given)
         x = x if self.streams is None else self.streams.merged(x)

@@ -39,7 +39,7 @@ POSITIVE = (
     " relative_buckets relative_distance plain_dim value_dim attention_in_scale key_scale"
     " attention_out_scale mixer_in_scale mixer_out_scale max_length step_rank local_head_dim"
     " local_kv_heads router_scale layer_embed_size layer_embed_rows gate_rank streams laurel_rank"
-    " router_softcap rotary_local_dim"
+    " router_softcap rotary_local_dim index_topk index_heads index_dim"
 )
 # Sizes of attention, which are needed where a layer has it.
 ATTENTION = ("n_heads", "n_kv_heads", "head_dim")
@@ -99,6 +99,10 @@ MEANINGLESS_WITHOUT = {
     "plain_dim": "latent_size",
     "value_dim": "latent_size",
     "latent_eps": "latent_size",
+    "index_topk": "index_heads",
+    "index_heads": "index_dim",
+    "index_dim": "index_topk",
+    "index_layers": "index_topk",
     "local_head_dim": "rope_local_theta",
     "local_kv_heads": "sliding_window",
     "rotary_local_dim": "rope_local_theta",
@@ -116,7 +120,7 @@ NORM_TYPES = {"": "norm", "qk_": "qk_norm_type"}
 
 PER_LAYER = (
     *("rope_layers", "sliding_layers", "expert_layers", "attention_layers", "mlp_layers"),
-    *("value_layers", "layer_widths", "layer_heads", "gate_sparsity"),
+    *("value_layers", "layer_widths", "layer_heads", "gate_sparsity", "index_layers"),
 )
 # The forms of block that attend to a source, too.
 SOURCED = ("pre", "after")
@@ -230,7 +234,10 @@ def _dense(config: DecoderConfig) -> Iterator[str]:
 APART = ("single", "after")
 SIDE_BY_SIDE = ("parallel", "parallel_shared")
 # Options by which a layer of another kind than two parts, one after the other, could not be built.
-OF_TWO_PARTS = ("kv_shared_layers", "experts_beside", "layer_embed_size", "layer_scale")
+OF_TWO_PARTS = (
+    *("kv_shared_layers", "experts_beside", "layer_embed_size", "layer_scale"),
+    "index_layers",
+)
 # What layers that share keys and values cannot have beside, by the values that are fine.
 UNSHARED: dict[str, object] = {"latent_size": None, "attention_layers": None, "mlp_layers": None}
 UNSHARED |= {"mixer_beside": False, "position": "rope"}

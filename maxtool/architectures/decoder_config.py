@@ -16,6 +16,7 @@ from maxtool.architectures.rope_options import RopeOptions
 from maxtool.architectures.scale_options import ScaleOptions
 from maxtool.architectures.score_options import ScoreOptions
 from maxtool.architectures.source_options import SourceOptions
+from maxtool.architectures.sparse_options import SparseOptions
 from maxtool.architectures.stream_options import StreamOptions
 
 
@@ -25,6 +26,7 @@ class DecoderConfig(
     MixerOptions,
     SourceOptions,
     LatentOptions,
+    SparseOptions,
     AttentionOptions,
     RopeOptions,
     ScaleOptions,
@@ -102,6 +104,10 @@ class DecoderConfig(
         if self.rotary_local_dim is not None:
             return self.rotary_local_dim
         return self.rotated if self.local_head_dim is None else self.local_head_dim
+
+    def given_by(self, layer: int) -> int | None:
+        """Return the layer of which a layer is given what that attended to; None for none."""
+        return self.index_source(layer) if self.kv_shared_layers == 0 else self.kv_source(layer)
 
     def has_qk_norm(self, layer: int) -> bool:
         """Return whether queries and keys of a layer are normalised."""

@@ -57,7 +57,8 @@ class Given(NamedTuple):
 
     Attributes:
         vectors: Those that tokens have for it, ``[batch, seq, size]``.
-        shared: Keys and values of an earlier layer, where it has none of its own.
+        shared: Keys and values of an earlier layer, or its choice of keys, where it has none of its
+            own.
         numbers: Those of an activation that has some for each layer.
         source_length: How many positions the source has, where that may be fewer than all.
     """
@@ -91,11 +92,11 @@ class DecoderLayer(LayerModule):
         self.norm = norm("norm")
         self.attn_norm = norm("attn_norm")
         self._mixers: tuple[Scaled, ...] = ()
-        self.shares = config.shares_keys(index)
+        self.shares = config.shares_keys(index) or config.shares_index(index)
         if config.has_attention(index) and not config.is_mlp(index):
             self._mixers += (("attn", config.attention_in_scale, config.attention_out_scale),)
             attention = Attention if config.latent_size is None else LatentAttention
-            self.attn = attention(config, index, dtype, form, context)
+            self.attn: Attention | LatentAttention = attention(config, index, dtype, form, context)
         if config.has_mixer(index):
             name, make = MIXERS[config.mixer]
             self._mixers += ((name, config.mixer_in_scale, config.mixer_out_scale),)
@@ -150,7 +151,7 @@ class DecoderLayer(LayerModule):
     ) -> tuple[Tensor, Cache | None, Cache]:
         """Map ``[batch, seq, hidden]`` to the same shape.
 
-        Returns the updated cache too, and keys and values for layers that have none of their own.
+        Returns the updated cache too, and what layers are given that have none of their own.
         """
         if self.block == "single":
             return *self._single(x, turn, location, cache, given), ()
@@ -159,7 +160,7 @@ class DecoderLayer(LayerModule):
         first = applied(self.attn_norm, x)
         own, source = self._apart(cache)
         seen: Cache = ()
-        if self.shares and isinstance(self.attn, Attention):
+        if self.shares:
             mixed, seen, own = self.attn.attend(first, turn, location, own, given.shared)
         else:
             mixed, own = self._mixed(first, turn, location, own)

@@ -14,7 +14,8 @@ from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.layer_state import CachedModule, LayerState
 from maxtool.architectures.rope_scaling import score_factor
 from maxtool.architectures.rotary_angles import Turn, rotated
-from maxtool.architectures.sliding_cache import attended_parts
+from maxtool.architectures.sliding_cache import Seen, attended_parts, own_parts
+from maxtool.architectures.sparse_index import AXIS, BUFFER, SparseIndex
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, Weight, ops
 from maxtool.nn import Linear, Module, RMSNorm
@@ -54,7 +55,8 @@ class LatentAttention(CachedModule):
     """Attention in which the heads' keys and values are made of one latent of each token.
 
     A query sees the keys that the options of its layer say. The cache has room for ``context``
-    positions, or for the layer's window alone where its form slides.
+    positions, or for the layer's window alone where its form slides. An index chooses keys only
+    where there may be more of them than it chooses.
     """
 
     def __init__(
@@ -75,6 +77,8 @@ class LatentAttention(CachedModule):
         self.k_up = HeadLinear(heads, plain, self.size, dtype)
         self.v_up = HeadLinear(heads, self.size, value_dim, dtype)
         self.o = Linear(heads * value_dim, hidden, dtype, has_bias=config.o_bias)
+        self.index = SparseIndex(config, dtype) if config.has_index(layer) else None
+        self.chooses = config.index_topk is not None and context > config.index_topk
         self.heads, self.form = heads, form
         self.window, self.chunked = config.window(layer), config.chunked_window
         self.room = form.room(self.window, context)
@@ -83,9 +87,16 @@ class LatentAttention(CachedModule):
         self.scale = config.score_scale * score_factor(config)
 
     def state(self) -> LayerState:
-        """The latents with the rotated keys behind them, as keys and as values."""
+        """The latents with the rotated keys behind them, as keys and as values.
+
+        The keys of an index come last.
+        """
         buffers = self.form.buffers(1, self.size + self.turned, self.room)
-        return LayerState(buffers, self.form.positions, self.room)
+        positions = self.form.positions
+        if self.index is not None and self.chooses:
+            buffers |= {BUFFER: self.index.buffer(self.form.rows, self.room)}
+            positions |= {BUFFER: AXIS}
+        return LayerState(buffers, positions, self.room)
 
     def forward(
         self, x: Tensor, turn: Turn, location: Location, cache: Cache | None
@@ -94,11 +105,40 @@ class LatentAttention(CachedModule):
 
         The first token of ``x`` stands at ``location``; returns the updated cache too.
         """
-        query, key = self._queries(x, turn, location), self._keys(x, turn, location)
+        mixed, _, kept = self.attend(x, turn, location, cache, ())
+        return mixed, kept
+
+    def attend(
+        self, x: Tensor, turn: Turn, location: Location, cache: Cache | None, given: Cache
+    ) -> tuple[Tensor, Cache, Cache | None]:
+        """The same, to the keys that are ``given`` where there is no index of its own.
+
+        Returns what was chosen, and the updated cache.
+        """
+        read = None if self.q_latent is None else self.q_latent(x)
+        query, key = self._queries(x, read, turn, location), self._keys(x, turn, location)
+        chosen: Cache = given
+        written: Cache = ()
+        if self.index is not None and self.chooses and read is not None:
+            index_keys = None if cache is None else cache[-1]
+            cache = None if cache is None else cache[:-1]
+            mask, index_keys = self.index(x, read, turn, location, index_keys)
+            chosen, written = (mask,), (index_keys,)
         window = self.window if self.slides else None
         new = self.form.parts(key, key)
         seen = attended_parts(self.form, new, location, cache, window, chunked=self.chunked)
-        mixed = self.form.attention(
+        mixed = self._mixed(query, seen, chosen)
+        values = self.v_up(mixed[..., : self.size])
+        width = self.heads * int(values.shape[3])
+        made = self.o(values.reshape([*x.shape[:2], width]))
+        return made, chosen, None if seen.cache is None else (*seen.cache, *written)
+
+    def _mixed(self, query: Tensor, seen: Seen, chosen: Cache) -> Tensor:
+        """Attention of queries to the keys that were chosen, or to all before them."""
+        if chosen:
+            parts = own_parts(seen.parts, seen.location[1])
+            return self.form.attention_to_all(query, parts, chosen[0], scale=self.scale)
+        return self.form.attention(
             query,
             seen.parts,
             seen.location,
@@ -108,16 +148,15 @@ class LatentAttention(CachedModule):
             softcap=self.softcap,
             sinks=None,
         )
-        values = self.v_up(mixed[..., : self.size])
-        width = self.heads * int(values.shape[3])
-        return self.o(values.reshape([*x.shape[:2], width])), seen.cache
 
-    def _queries(self, x: Tensor, turn: Turn, location: Location) -> Tensor:
-        """Heads ``[batch, seq, heads, size + turned]`` as they meet latents and rotated keys."""
-        if self.q_latent is None:
+    def _queries(self, x: Tensor, read: Tensor | None, turn: Turn, location: Location) -> Tensor:
+        """Heads ``[batch, seq, heads, size + turned]`` as they meet latents and rotated keys.
+
+        They are made of the latent ``read``, or where that is None of ``x``.
+        """
+        if read is None:
             parts = self.q(x), self.q_rope(x)
         else:
-            read = self.q_latent(x)
             parts = self.q_up(read), self.q_up_rope(read)
         plain, own = (self._by_head(part, self.heads) for part in parts)
         query = ops.concat([self.k_up(plain), _turned(own, turn, location)], 3)

@@ -38,4 +38,29 @@ def _latents(config: DecoderConfig) -> Iterator[str]:
             yield f"{name} {asked!r} with latent_size"
 
 
-RULES: tuple[Rule, ...] = (_latents,)
+# Options that an index has no place for, likewise.
+WITHOUT_INDEX: dict[str, object] = {
+    "sliding_window": None,
+    "attention_softcap": None,
+    "attention_layers": None,
+    "mixer_beside": False,
+    "streams": None,
+}
+
+
+def _index(config: DecoderConfig) -> Iterator[str]:
+    if config.index_topk is None:
+        return
+    if config.query_latent_size is None:
+        yield "index_topk needs query_latent_size, of which its queries are made"
+    if (config.index_dim or 0) < config.rotated:
+        parts = f"rotary_dim {config.rotated} and index_dim {config.index_dim}"
+        yield f"{parts}: more is rotated than there is"
+    if config.index_layers is not None and not all(config.index_layers[:1]):
+        yield "index_layers: the first layer needs an index of its own"
+    for name, value in WITHOUT_INDEX.items():
+        if (asked := getattr(config, name)) != value:
+            yield f"{name} {asked!r} with index_topk"
+
+
+RULES: tuple[Rule, ...] = (_latents, _index)

@@ -86,7 +86,7 @@ def read_and_write(
         written = form.written(cache, new, (position % window, slot))
         place = place_among(location, length, window, chunked=chunked)
         return Seen(written, place, written)
-    old = _own(cache, slot) if chunked else _in_order(form, cache, location, window)
+    old = own_parts(cache, slot) if chunked else _in_order(form, cache, location, window)
     laid = form.laid(new)
     axes = form.axes
     joined = tuple(ops.concat(pair, axis) for *pair, axis in zip(old, laid, axes, strict=True))
@@ -103,11 +103,11 @@ def _in_order(form: CacheLayout, cache: Cache, location: Location, window: int) 
     order = (first + ops.range(0, window, dtype=DType.int32, device=position.device)) % window
     return tuple(
         ops.gather(buffer, order, axis)
-        for buffer, axis in zip(_own(cache, slot), form.axes, strict=True)
+        for buffer, axis in zip(own_parts(cache, slot), form.axes, strict=True)
     )
 
 
-def _own(cache: Cache, slot: Tensor | None) -> Cache:
+def own_parts(cache: Cache, slot: Tensor | None) -> Cache:
     """The part of a text, which a cache with slots has beside others."""
     return cache if slot is None else tuple(ops.gather(buffer, slot, 0) for buffer in cache)
 

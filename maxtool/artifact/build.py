@@ -399,6 +399,7 @@ def _module(
     if keeps(module) and isinstance(module, Decoder):
         cache_type.check_positions(module, target)
         cache_type.check_heads(module)
+        cache_type.check_index(module)
     else:
         cache_type.check_source(module)
         batch.refuse(request, planned.recipe.name)

@@ -72,6 +72,16 @@ def check_heads(decoder: Decoder) -> None:
         )
 
 
+def check_index(decoder: Decoder) -> None:
+    """Refuse blocks of a cache of which an index chooses what is seen."""
+    topk = decoder.config.index_topk
+    if decoder.form.is_quantized and topk is not None and decoder.context > topk:
+        raise UsageError(
+            f"--kv-dtype {BLOCKS.name}: no kernel attends to chosen keys in blocks",
+            hint=f"float16, bfloat16 and float32 are fine; so are blocks with --context {topk}",
+        )
+
+
 def check_source(module: object) -> None:
     """Refuse blocks of a cache that holds what an encoder gives, too."""
     if isinstance(module, EncoderDecoder) and module.form.is_quantized:

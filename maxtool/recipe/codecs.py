@@ -21,6 +21,7 @@ from maxtool.recipe.expressions import Expression, Undefined, Values, evaluate, 
 from maxtool.recipe.field_codecs import FIELD_CODECS
 from maxtool.recipe.fieldtypes import NEEDS, TYPES
 from maxtool.recipe.gate_codecs import GATE_CODECS
+from maxtool.recipe.index_codecs import INDEX_CODECS
 from maxtool.recipe.label_codecs import LABEL_CODECS
 from maxtool.recipe.latent_codecs import LATENT_CODECS
 from maxtool.recipe.layer_codecs import LAYER_CODECS
@@ -38,6 +39,7 @@ from maxtool.recipe.window_codecs import WINDOW_CODECS
 CODECS: Mapping[str, Codec] = {
     **FIELD_CODECS,
     **GATE_CODECS,
+    **INDEX_CODECS,
     **LABEL_CODECS,
     **LATENT_CODECS,
     **LAYER_CODECS,

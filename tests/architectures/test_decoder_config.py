@@ -14,6 +14,10 @@ from maxtool.architectures.mlp import ACTIVATIONS, MLPS
 from maxtool.errors import ConfigurationError
 from tests.architectures.decoders import CONFIG
 
+LATENT: dict[str, Any] = {"latent_size": 6, "query_latent_size": 5, "n_kv_heads": 4}
+LATENT |= {"plain_dim": 2, "rotary_dim": 2}
+INDEX = LATENT | {"index_topk": 3, "index_heads": 2, "index_dim": 4}
+
 
 def problems(**changes: Any) -> list[str]:
     return decoder_checks.problems(DecoderConfig(**CONFIG | changes))
@@ -45,6 +49,20 @@ def problems(**changes: Any) -> list[str]:
             ["kv_shared_layers 2: no layer before them is of the same kind as one of them"],
         ),
         ({"local_head_dim": 6}, ["local_head_dim 6 needs rope_local_theta"]),
+        (INDEX, []),
+        (INDEX | {"index_heads": None}, ["index_topk 3 needs index_heads"]),
+        (INDEX | {"index_dim": 0}, ["index_dim", "rotary_dim 2 and index_dim 0: more is rotated"]),
+        (INDEX | {"query_latent_size": None}, ["index_topk needs query_latent_size"]),
+        (
+            INDEX | {"index_layers": (False, True, True)},
+            ["index_layers: the first layer needs an index of its own"],
+        ),
+        (
+            INDEX | {"index_layers": (True, False, True), "block": "after"},
+            ["index_layers with block 'after'"],
+        ),
+        (INDEX | {"sliding_window": 4}, ["sliding_window 4 with index_topk"]),
+        (INDEX | {"attention_softcap": 4.0}, ["attention_softcap 4.0 with index_topk"]),
         ({"layer_widths": (1, 2, 0)}, ["layer_widths has a width that is not above 0"]),
         ({"active_stream": 1}, ["active_stream 1 needs streams"]),
         ({"streams": 2, "active_stream": 2}, ["active_stream 2 of 2 streams"]),

@@ -39,6 +39,8 @@ PLAN: tuple[Mapping[int, int], ...] = (
 
 # Blocks would round the positions that are elements of heads.
 UNBLOCKED = "linear biases"
+# What rounds a cache may change the choice.
+CHOOSING = "indexed"
 KINDS: dict[str, dict[str, Any]] = {
     "full": {},
     "sliding": {"sliding_window": 5, "sliding_layers": (True, False, True)},
@@ -70,6 +72,17 @@ KINDS: dict[str, dict[str, Any]] = {
     },
     "learned": {"position": "learned"},
     UNBLOCKED: {"position": "alibi"},
+    CHOOSING: {
+        "n_kv_heads": 4,
+        "latent_size": 6,
+        "query_latent_size": 5,
+        "plain_dim": 2,
+        "rotary_dim": 2,
+        "index_topk": 5,
+        "index_heads": 16,
+        "index_dim": 6,
+        "index_layers": (True, False, True),
+    },
     "experts": {"n_experts": 3, "n_experts_used": 2},
     "by length": {
         "rope_scaling": "longrope",
@@ -147,7 +160,7 @@ FORMS = [
     (dtype, kind)
     for dtype in (DType.float32, DType.bfloat16, DType.int8)
     for kind in KINDS
-    if (dtype, kind) != (DType.int8, UNBLOCKED)
+    if (dtype, kind) != (DType.int8, UNBLOCKED) and (dtype is DType.float32 or kind != CHOOSING)
 ]
 
 

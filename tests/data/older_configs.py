@@ -66,11 +66,23 @@ def _published_kimi_linear(older: Config) -> Config:
     )
 
 
+def _published_indexes(older: Config) -> Config:
+    """Without what transformers makes of other keys and writes beside them."""
+    drawn = ("index_topk_freq", "index_topk_pattern", "index_skip_topk_offset")
+    made = ["layer_types", *(["indexer_types"] if any(key in older for key in drawn) else [])]
+    layers, first = older["num_hidden_layers"], older.get("first_k_dense_replace", 3)
+    kinds = ["dense" if layer < first else "sparse" for layer in range(layers)]
+    made += ["mlp_layer_types"] if older.get("mlp_layer_types") == kinds else []
+    return {key: value for key, value in older.items() if key not in made}
+
+
 def published(newer: Config) -> Config:
     """The same configuration in the keys of transformers 4, as most checkpoints have it."""
     older = dict(newer)
     if older["model_type"] == "kimi_linear":
         return older if "linear_attn_config" in older else _published_kimi_linear(older)
+    if "index_topk" in older:
+        older = _published_indexes(older)
     if "layers_block_type" in older and older["model_type"] == "nemotron_h":
         return _published_nemotron_h(older)
     if "per_layer_config" in older:

@@ -26,7 +26,7 @@ from tests.data.random_image_text_families import (
     IMAGE_TEXT,
     IMAGE_TEXT_GRANTED,
 )
-from tests.data.random_latent_families import LATENT, LATENT_GRANTED
+from tests.data.random_latent_families import LATENT, LATENT_GRANTED, SPARSE
 from tests.data.random_layer_input_families import (
     LAYER_INPUTS,
     LAYER_INPUTS_GRANTED,
@@ -400,6 +400,8 @@ def sayable(model_type: str, config: Config) -> Config:
         config["linear_num_heads"] = config["num_attention_heads"]
     if model_type == "glm4_moe_lite":
         config["mlp_layer_types"] = ["dense", *["sparse"] * (config["num_hidden_layers"] - 1)]
+    if model_type in SPARSE:
+        config.pop("mlp_layer_types", None)
     if model_type == "exaone_moe":
         config.pop("mlp_layer_types", None)
         first = min(config["first_k_dense_replace"], config["num_hidden_layers"])

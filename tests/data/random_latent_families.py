@@ -55,6 +55,40 @@ def _glm4_moe_lite(draw: Draw) -> Config:
     return config | ({"mlp_layer_types": listed} if draw(FLAGS) else {})
 
 
+def _indexed(draw: Draw) -> Config:
+    """Latents with an index, of so many heads that hardly any score is zero: no two are equal."""
+    config = _deepseek_v3(draw)
+    layers, turned = config["num_hidden_layers"], config["qk_rope_head_dim"]
+    listed = draw(st.lists(st.sampled_from(["dense", "sparse"]), min_size=layers, max_size=layers))
+    return (
+        config
+        | {"mlp_bias": False, "q_lora_rank": draw(RANKS)}
+        | {
+            "index_topk": draw(st.integers(1, LONGEST + 5)),
+            "index_head_dim": turned + draw(st.integers(0, 7)),
+            "index_n_heads": draw(st.integers(14, 18)),
+        }
+        | ({"mlp_layer_types": listed} if draw(FLAGS) else {})
+    )
+
+
+def _glm_moe_dsa(draw: Draw) -> Config:
+    config = _indexed(draw)
+    kinds = st.lists(st.sampled_from(["full", "shared"]), max_size=config["num_hidden_layers"] - 1)
+    listed = ["full", *draw(kinds)]
+    listed += ["shared"] * (config["num_hidden_layers"] - len(listed))
+    spelling = draw(st.sampled_from(["types", "letters", "pattern", "period"]))
+    if spelling == "types":
+        return config | {"indexer_types": listed}
+    if spelling == "letters":
+        letters = "".join(kind[0].upper() for kind in listed)
+        return config | {"index_topk_pattern": letters, "index_topk_freq": 1}
+    if spelling == "pattern":
+        return config | {"index_topk_pattern": listed}
+    numbers = {"index_topk_freq": draw(st.integers(0, 3))}
+    return config | numbers | ({"index_skip_topk_offset": draw(st.integers(1, 3))})
+
+
 def _minicpm3(draw: Draw) -> Config:
     config = _latent(
         draw,
@@ -110,6 +144,8 @@ LATENT: Mapping[str, Callable[[Draw], Config]] = {
     "deepseek_v2": _deepseek_v2,
     "deepseek_v3": _deepseek_v3,
     "glm4_moe_lite": _glm4_moe_lite,
+    "deepseek_v32": _indexed,
+    "glm_moe_dsa": _glm_moe_dsa,
     "minicpm3": _minicpm3,
     "youtu": _youtu,
     "kimi_linear": _kimi_linear,
@@ -117,11 +153,14 @@ LATENT: Mapping[str, Callable[[Draw], Config]] = {
     "glm4_moe_lite_halves": _halves(_glm4_moe_lite),
     "youtu_halves": _halves(_youtu),
 }
+# Those of which a choice of keys hangs on the order of scores.
+SPARSE = ("deepseek_v32", "glm_moe_dsa")
 _GRANTED = SILU | {"attention_bias": False, "rms_norm_eps": 1e-6}
 LATENT_GRANTED: Mapping[str, Config] = {
     "deepseek_v2": _GRANTED | {"mlp_bias": False},
     "deepseek_v3": _GRANTED,
     "glm4_moe_lite": _GRANTED,
+    **dict.fromkeys(SPARSE, _GRANTED),
     "minicpm3": _GRANTED
     | {"mlp_bias": False, "scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256}
     | {"q_lora_rank": 7, "v_head_dim": None},

@@ -58,6 +58,7 @@ from tests.data.random_image_text_families import (
     published_experts,
     published_flat,
 )
+from tests.data.random_latent_families import SPARSE
 from tests.data.random_layer_input_families import LAYER_INPUTS, WHOLE
 from tests.data.record_gguf import convert
 from tests.data.seeded import (
@@ -104,6 +105,7 @@ SAID: dict[str, Config] = {
     "deepseek_v3": {"scoring_func": "sigmoid"},
     "gemma4_unified_text": {"moe_intermediate_size": None},
     "glm4_moe_lite": {"scoring_func": "sigmoid", "first_k_dense_replace": 1},
+    **{family: {"scoring_func": "sigmoid"} for family in SPARSE},
     "minimax_m2": {"scoring_func": "sigmoid"},
 }
 # What published configurations call the kinds of layers.
@@ -247,7 +249,7 @@ class Peer:
         ids = torch.from_numpy(input_ids(LONGEST, size))
         with torch.no_grad():
             whole = self.load()(input_ids=ids, use_cache=False).logits.numpy()
-            if self.model_type in (*LAYER_INPUTS, *WHOLE):
+            if self.model_type in (*LAYER_INPUTS, *WHOLE, *SPARSE):
                 wide = self.load(torch.float64)(input_ids=ids, use_cache=False).logits.numpy()
                 if np.abs(wide - whole).max() > ROUNDINGS * np.abs(wide).max():
                     raise ValueError("float32 rounds too much for a comparison")

@@ -20,6 +20,7 @@ from tests.variants.rows import Files, inputs, rows
 
 # Families, and recipes of their files.
 PREDICTING = ("exaone_moe", "glm4_moe", "hy_v3", "qwen3_next", "solar_open")
+PREDICTING += ("deepseek_v32", "glm_moe_dsa")
 FAMILIES = {name: name for name in PREDICTING}
 FAMILIES |= {"qwen3_5_text": "qwen3_5", "glm4_moe_lite": "deepseek_v3"}
 # Some of what llama.cpp's converter writes of such a layer.

@@ -27,6 +27,8 @@ DECODED = 3
 # the two types of 16 bits differ in their instructions, not in what they do.
 EVERY_TYPE = "tiny-llama"
 FEW_TOKENS = 4
+# An index chooses fewer of twice as many tokens.
+CHOSEN_OF = 6
 
 
 def cases(*names: str) -> list[object]:
@@ -118,6 +120,14 @@ def test_scores_grow_with_positions(family: str, heads: str, dtype: DType, tmp_p
     row = max(rows(family), key=lambda one: int(one.config[heads]))
     folder = Files(tmp_path).checkpoint(row).path
     check_cached_logits(SimulatedModel(folder, dtype), folder, np.arange(3, 10)[None])
+
+
+def test_an_index_chooses_keys(tmp_path: Path) -> None:
+    """In float32 alone: of rounded scores others may be the largest."""
+    chosen = (row for row in rows("glm_moe_dsa") if row.config["index_topk"] < CHOSEN_OF)
+    folder = Files(tmp_path).checkpoint(next(chosen)).path
+    ids = np.random.default_rng(0).integers(3, 11, (1, 2 * CHOSEN_OF))
+    check_cached_logits(SimulatedModel(folder, DType.float32), folder, ids)
 
 
 @pytest.mark.parametrize("dtype", [DType.float32, DType.bfloat16])

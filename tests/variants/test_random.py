@@ -55,6 +55,8 @@ NEEDED = {
     "deepseek_v2": {"num_experts_per_tok", "qk_rope_head_dim"},
     "deepseek_v3": {"qk_rope_head_dim"},
     "deepseek_v3_halves": {"qk_rope_head_dim"},
+    "deepseek_v32": {"qk_rope_head_dim"},
+    "glm_moe_dsa": {"qk_rope_head_dim"},
     "dots1": {"n_routed_experts", "num_experts_per_tok"},
     # The usual kinds leave no keys to some layers that share them.
     "gemma4_text": {"layer_types"},
