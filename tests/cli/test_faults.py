@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "tests" / "data" / "tiny-llama"
 OUTPUTS = ("out", "out.gguf")
 FEW = 5
-MANY = {"file": 100, "folder": 100, "splits": 100, "artifact": 30}
+MANY = {"file": 60, "folder": 60, "splits": 60, "artifact": 30}
 
 
 def begin(output: Path, *options: str, limit: Callable[[], None] | None = None) -> subprocess.Popen:
