@@ -111,7 +111,7 @@ def test_any_number_replaced_by_another(
     whole = loader.Manifest(folder)
     places = list(numbers(whole.root))
 
-    @settings(max_examples=examples(60, 500), deadline=None)
+    @settings(max_examples=examples(60, 250), deadline=None)
     @given(st.sampled_from(places).flatmap(lambda at: st.tuples(st.just(at[0]), around(at[1]))))
     def change(chosen: tuple[Path_, int]) -> None:
         text = json.dumps(replaced(whole.root, *chosen))

@@ -44,7 +44,7 @@ NARROW = 3
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("model_type", "dialect"), sampled(SOURCES, ("lfm2", "gguf"), share=5))
+@pytest.mark.parametrize(("model_type", "dialect"), sampled(SOURCES, ("lfm2", "gguf"), share=10))
 @settings(max_examples=2, suppress_health_check=[*HealthCheck])
 @given(data=st.data())
 def test_the_same_as_transformers(

@@ -156,7 +156,7 @@ def drawn(data: st.DataObject, model: Any) -> dict[str, Array]:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=5, suppress_health_check=[*HealthCheck])
+@settings(max_examples=3, suppress_health_check=[*HealthCheck])
 @given(data=st.data())
 def test_the_same_as_transformers(torch: Any, kind: str, data: st.DataObject) -> None:
     torch.manual_seed(data.draw(st.integers(0, 99), label="seed"))
