@@ -34,7 +34,7 @@ BOUND = 1e-5
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model_type", sampled(CONVERTED))
+@pytest.mark.parametrize("model_type", sampled(CONVERTED, share=5))
 @settings(max_examples=10, suppress_health_check=[*HealthCheck])
 @given(data=st.data())
 def test_there_and_back(

@@ -27,7 +27,7 @@ AMPLIFIED = 10
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("model_type", sampled(FAMILIES, "lfm2"))
+@pytest.mark.parametrize("model_type", sampled(FAMILIES, "lfm2", share=5))
 @settings(max_examples=10, suppress_health_check=[*HealthCheck])
 @given(data=st.data())
 def test_the_same_as_transformers(torch: Any, model_type: str, data: st.DataObject) -> None:
