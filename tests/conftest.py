@@ -86,12 +86,6 @@ def optimised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("maxtool.compiler.cpu_target.OPT_LEVEL", effort.USUAL)
 
 
-@pytest.fixture
-def unoptimised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Optimise nothing that the test compiles, although it is among those of kernels."""
-    monkeypatch.setattr("maxtool.compiler.cpu_target.OPT_LEVEL", effort.NONE)
-
-
 @pytest.fixture(scope="session")
 def reference() -> Path:
     """The folder of reference checkpoints beside the checkout."""
