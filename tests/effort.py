@@ -18,8 +18,10 @@ from typing import Any
 
 import pytest
 
-# Folders of tests of kernels.
+# Folders of tests of kernels, and of operations, whose other types and sizes are slow and teach
+# little more of what LLVM makes of a kernel.
 OF_KERNELS = ("compiler", "graph", "importers")
+OF_OPERATIONS = ("graph", "importers")
 TESTS = Path(__file__).resolve().parent
 # Levels of LLVM's optimisation.
 NONE, USUAL = 0, 3
@@ -38,6 +40,8 @@ def optimise_for(item: pytest.Item) -> None:
 
     room = item.path.relative_to(TESTS).parts[0]
     wanted = room in OF_KERNELS or item.get_closest_marker("reference") is not None
+    if room in OF_OPERATIONS and item.get_closest_marker("slow") is not None:
+        wanted = False
     cpu_target.OPT_LEVEL = USUAL if wanted and not _chosen["quick"] else NONE
 
 

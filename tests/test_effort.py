@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.effort import sampled, thinned
+from maxtool.compiler import cpu_target
+from tests import effort
+from tests.effort import TESTS, sampled, thinned
 
 
 def running(parameters: list[Any], mark: str) -> list[Any]:
@@ -49,3 +52,25 @@ def test_what_is_not_kept_is_slow() -> None:
 def test_what_is_kept_is_among_the_parameters(choose: Callable[..., list[Any]]) -> None:
     with pytest.raises(ValueError, match=r"not among the parameters: \['z'\]"):
         choose("ab", "z")
+
+
+@pytest.mark.parametrize(
+    ("room", "marks", "level"),
+    [
+        ("compiler", {"slow"}, effort.USUAL),
+        ("graph", set(), effort.USUAL),
+        ("graph", {"slow"}, effort.NONE),
+        ("artifact", set(), effort.NONE),
+        ("artifact", {"slow", "reference"}, effort.USUAL),
+    ],
+)
+def test_kernels_are_optimised(
+    monkeypatch: pytest.MonkeyPatch, room: str, marks: set[str], level: int
+) -> None:
+    monkeypatch.setitem(effort._chosen, "quick", False)
+    monkeypatch.setattr(cpu_target, "OPT_LEVEL", None)
+    item: Any = SimpleNamespace(
+        path=TESTS / room / "test_it.py", get_closest_marker=lambda name: name in marks or None
+    )
+    effort.optimise_for(item)
+    assert level == cpu_target.OPT_LEVEL
