@@ -140,5 +140,5 @@ def test_windows_of_the_first_kind(tmp_path: Path) -> None:
     convert(prepare(Request(source.path, tmp_path / "model.gguf", name="x")))
     checkpoint = open_checkpoint(tmp_path / "model.gguf")
     key = "qwen2vl.attention.sliding_window_pattern"
-    assert checkpoint.metadata[key].tolist() == [*found]
+    assert np.array_equal(np.asarray(checkpoint.metadata[key]), found)
     assert fields(checkpoint)["sliding_layers"] == found
