@@ -27,7 +27,7 @@ def values(folder: Path, **changed: Any) -> dict[str, Any]:
 
 
 def test_windows_of_the_first_layers(tmp_path: Path) -> None:
-    """Layers that have one rotate, and so do all of them where none has."""
+    """Rotate those that have one, and all of them where none has."""
     changed = {"first_k_dense_replace": 4, "prefix_dense_sliding_window_pattern": 2}
     found = values(tmp_path, **changed)
     first = (True, False, True, False)

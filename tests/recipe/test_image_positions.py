@@ -129,3 +129,16 @@ def test_names_that_newer_releases_write(tmp_path: Path) -> None:
     planned = plan(find_recipe(again), again)
     planned.check()
     assert planned.parameters.keys() == whole.keys()
+
+
+def test_windows_of_the_first_kind(tmp_path: Path) -> None:
+    """Write the layers that have one to GGUF, and read the same ones."""
+    windows = {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1}
+    source = first(tmp_path / "hf", **windows, layer_types=None)
+    found = fields(source)["sliding_layers"]
+    assert found[:2] == (False, True)
+    convert(prepare(Request(source.path, tmp_path / "model.gguf", name="x")))
+    checkpoint = open_checkpoint(tmp_path / "model.gguf")
+    key = "qwen2vl.attention.sliding_window_pattern"
+    assert np.array_equal(np.asarray(checkpoint.metadata[key]), found)
+    assert fields(checkpoint)["sliding_layers"] == found

@@ -69,6 +69,8 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "qwen3_vl* * config/sliding_*",
         "qwen2_vl * config/head_dim*",
         "qwen2_vl_vision drop weights/hf/rename*",
+        "qwen2_vl drop config/sliding_layers",
+        "qwen2_vl * config/sliding_layers/gguf/codec*",
         "qwen2_vl * expect/hf/use_mrope*",
     ),
     "tests/recipe/test_dots1.py has configurations without that key": (
