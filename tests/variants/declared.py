@@ -270,6 +270,8 @@ DECLARED: tuple[Declared, ...] = (
     Declared(SWASH, {"no_rope_layers": [1] * 24}, None),
     Declared("Mellum2-12B-A2.5B-Base", {"rope_parameters": None, "rope_theta": 1e6}, None),
     Declared("Hy3-preview", {"num_nextn_predict_layers": 0}, {}),
+    Declared("DeepSeek-V3.2-Exp", {"num_hidden_layers": None}, {"n_layers": 61}),
+    Declared("GLM-5", {"num_hidden_layers": None}, {"n_layers": 78}),
     Declared("Phi-3-mini-4k", {"rope_scaling": {"type": "linear", "factor": 2.0}}, None),
     Declared(
         "Qwen2.5-7B",
