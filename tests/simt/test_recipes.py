@@ -123,7 +123,7 @@ def test_scores_grow_with_positions(family: str, heads: str, dtype: DType, tmp_p
 
 
 def test_an_index_chooses_keys(tmp_path: Path) -> None:
-    """In float32 alone: of rounded scores others may be the largest."""
+    """Compare in float32 alone: of rounded scores others may be the largest."""
     chosen = (row for row in rows("glm_moe_dsa") if row.config["index_topk"] < CHOSEN_OF)
     folder = Files(tmp_path).checkpoint(next(chosen)).path
     ids = np.random.default_rng(0).integers(3, 11, (1, 2 * CHOSEN_OF))
