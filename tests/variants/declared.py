@@ -306,6 +306,8 @@ DECLARED: tuple[Declared, ...] = (
         {"laguna.attention.sliding_window_pattern": [False] * 40},
     ),
     Declared("Hy3-preview", {"num_nextn_predict_layers": 0}, {}),
+    Declared("DeepSeek-V3.2-Exp", {"num_hidden_layers": None}, {"n_layers": 61}),
+    Declared("GLM-5", {"num_hidden_layers": None}, {"n_layers": 78}),
     Declared("Phi-3-mini-4k", {"rope_scaling": {"type": "linear", "factor": 2.0}}, None),
     Declared(
         "Qwen2.5-7B",
