@@ -122,6 +122,10 @@ def _gemma_embedding(draw: Draw) -> Config:
     return _gemma3(draw) | {"use_bidirectional_attention": True}
 
 
+def _eurobert(draw: Draw) -> Config:
+    return usual(draw, explicit=False, attention_bias=FLAGS, mlp_bias=FLAGS)
+
+
 def _phi3(draw: Draw) -> Config:
     config = common(draw) | heads(draw, explicit=False)
     config |= {"sliding_window": draw(WINDOWS)}
@@ -293,6 +297,7 @@ def _gemma3_vision(draw: Draw) -> Config:
 ENCODERS: Mapping[str, Callable[[Draw], Config]] = {
     **OF_WORDS,
     "gemma_embedding": _gemma_embedding,
+    "eurobert": _eurobert,
 }
 """The families that give vectors of tokens, and no logits."""
 RECORDED = {
@@ -316,6 +321,7 @@ GRANTED: Mapping[str, Config] = {
     "gemma2": TANH | {"attn_logit_softcapping": 20.0, "final_logit_softcapping": 30.0},
     "gemma3_text": TANH,
     "gemma_embedding": TANH,
+    "eurobert": SILU | {"attention_bias": False, "mlp_bias": False},
     "gpt2": {"activation_function": "gelu_new", "scale_attn_weights": True, "n_inner": None},
     "gpt_neox": {"hidden_act": "gelu"},
     "modernbert": dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias"), False),

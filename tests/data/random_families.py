@@ -116,7 +116,7 @@ FURTHER_FACTORS_KEPT = ("arcee", "internlm3", "iquestcoder", "phimoe")
 LISTED = ("exaone4", "exaone_moe", "lfm2", "lfm2_moe", "olmo3", "qwen3_next", *WINDOWED)
 LISTED += ("qwen3_5_text", "qwen3_5_moe_text", "granitemoehybrid", "granitehybrid")
 UNSCALED = ("cohere", "cohere2", "cohere2_moe", "exaone_moe", "falcon_h1", "gemma", "nemotron")
-UNSCALED += ("phi", "stablelm")
+UNSCALED += ("eurobert", "phi", "stablelm")
 # Families that say something else, or nothing, in the keys of transformers 4.
 NEWER_ALONE = ("apertus", "cwm", "gpt_oss", "olmo3", "qwen3_5_text", "qwen3_5_moe_text")
 NEWER_ALONE += ("cohere2_moe", "laguna", "mellum")

@@ -42,8 +42,10 @@ _QwenMtpMixin.no_mtp = True
 load, start = ModelBase.load_hparams, TextModel.__init__
 def written(folder, *a, **k):
     config = json.loads((folder / "config.json").read_text())
-    # Newer releases of transformers add keys of experts, by which the converter tells models.
-    return config if config["model_type"] == "nemotron_h" else load(folder, *a, **k) | config
+    # Newer releases of transformers add keys of experts, by which the converter tells models, or of
+    # classifiers, which it refuses.
+    as_they_are = config["model_type"] in ("eurobert", "nemotron_h")
+    return config if as_they_are else load(folder, *a, **k) | config
 def without_tokenizer(self, *a, **k):
     type(self).set_vocab = lambda self: None
     start(self, *a, **k)
@@ -131,6 +133,8 @@ def convert(checkout: Path, pairs: Sequence[tuple[Path, Path]], *options: str) -
             config = {**wanted(config), **config}
             if config["model_type"] == "nemotron_h":  # it looks for experts where keys are of them
                 config = published(config)
+            if config["model_type"] == "eurobert":
+                config.pop("classifier_pooling", None)
             (source / "config.json").write_text(json.dumps(config))
             size = config.get("text_config", config)["vocab_size"]
             tokens = {f"token{i}": i for i in range(size)}

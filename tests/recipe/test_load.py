@@ -36,7 +36,7 @@ ENTRIES = {
     "speech": {"encode", "prefill", "decode"},
 }
 # Of a decoder that makes vectors, and nothing else.
-VECTORS = {"gemma_embedding": {"forward", "embed", "classify"}}
+VECTORS = {name: {"forward", "embed", "classify"} for name in ("eurobert", "gemma_embedding")}
 
 
 def test_shipped_recipes_load() -> None:

@@ -21,7 +21,7 @@ from tests.data.random_families import AS_PAIRS, BY_TENSORS
 pytestmark = pytest.mark.peers
 
 ENCODERS = ("bert", "roberta", "xlm-roberta", "distilbert", "nomic_bert", "modernbert", "electra")
-ENCODERS += ("mpnet", "deberta-v2", "gte")
+ENCODERS += ("mpnet", "deberta-v2", "eurobert", "gte")
 # What transformers itself cannot do without, or has no usual value of.
 GIVEN: dict[str, dict[str, Any]] = {
     "cwm": {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},

@@ -78,6 +78,7 @@ READ = {"pooling": "mean", "normalize": True, "max_length": 256}
 BGE, QWEN, GEMMA = "bge-small-en-v1.5", "Qwen3-0.6B", "embeddinggemma-300m"
 NOMIC = "nomic-embed-text-v1"
 NORTH = "North-Mini-Code-1.0"
+EURO = "EuroBERT-210m"
 LAGUNA = "Laguna-XS.2"
 SWASH = "granite-swash-2b"
 MIXER = "Phi-3.5-MoE-instruct"
@@ -287,7 +288,20 @@ DECLARED: tuple[Declared, ...] = (
     Declared(LAGUNA, {"swa_attention_sink_enabled": True}, None),
     Declared(LAGUNA, {"decoder_sparse_step": 2}, None),
     Declared(LAGUNA, {"partial_rotary_factor": 0.25}, None),
-    Declared(LAGUNA, {"sliding_window": 0}, None),
+    *(
+        Declared(LAGUNA, change, {"n_heads": 48})
+        for change in (
+            {"mlp_only_layers": []},
+            {"mlp_only_layers": [0]},
+            {"mlp_only_layers": [0, 1, 2]},
+            {"decoder_sparse_step": 1},
+            {"qkv_bias": False},
+            {"swa_attention_sink_enabled": False},
+            {"norm_topk_prob": True},
+            {"partial_rotary_factor": 1.0},
+            {"num_attention_heads": None, "num_attention_heads_per_layer": None},
+        )
+    ),
     # Laguna M.1 has no windows.
     Declared(
         LAGUNA,
@@ -303,8 +317,19 @@ DECLARED: tuple[Declared, ...] = (
         LAGUNA,
         {"layer_types": None},
         {"sliding_window": 512},
-        {"laguna.attention.sliding_window_pattern": [False] * 40},
+        {"laguna.attention.sliding_window_pattern": 1},  # all but the first of one
     ),
+    Declared(EURO, {"clf_pooling": "late", "is_causal": False}, {"bidirectional": True}),
+    Declared(EURO, {"classifier_pooling": "mean"}, {"pooling": None}),
+    Declared(EURO, {"classifier_pooling": "bos", "clf_pooling": "mean"}, {"pooling": None}),
+    Declared(EURO, {"classifier_pooling": "late", "clf_pooling": "bos"}, {"pooling": None}),
+    Declared(EURO, {"classifier_pooling": "max"}, None),
+    Declared(EURO, {"clf_pooling": "max"}, None),
+    Declared(EURO, {"rope_scaling": {"type": "linear", "factor": 2.0}}, {"rope_factor": 2.0}),
+    Declared(EURO, {"is_causal": True}, None),
+    Declared(EURO, {"max_position_embeddings": None}, {"context_length": 8192}),
+    Declared(EURO, {"rms_norm_eps": None}, {"norm_eps": 1e-5}),
+    Declared(EURO, {"tie_word_embeddings": True}, {"pooling": None}),
     Declared("Hy3-preview", {"num_nextn_predict_layers": 0}, {}),
     Declared("DeepSeek-V3.2-Exp", {"num_hidden_layers": None}, {"n_layers": 61}),
     Declared("GLM-5", {"num_hidden_layers": None}, {"n_layers": 78}),

@@ -113,7 +113,15 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     "llama.cpp's converter writes it where a configuration has a base of what nothing rotates": (
         "_nemotron_h * expect/gguf*",
     ),
+    "tests/recipe/test_eurobert.py has a file of each kind": (
+        "eurobert * config/rope_scaling/gguf/values*",
+        "eurobert * order/gguf/*",
+        "eurobert * weights/hf/drop*",
+        "eurobert * weights/hf/refuse*",
+        "eurobert * weights/hf/rename/*",
+    ),
     "files say it in all their spellings, or in one": (
+        "eurobert * config/rope_scaling/hf/keys/*",
         "t5 swap config/scaled_head/hf/keys/0 with 1",
         "_nemotron_h swap config/head_dim/hf/keys/0 with 1",
         "_nemotron_h swap config/norm_eps/hf/*",
@@ -223,6 +231,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "falcon * weights/gguf/*bias*",
         "hy_v3 * weights/gguf/*bias*",
         "cohere2_moe * weights/gguf/*bias*",
+        "eurobert * weights/gguf/*bias*",
         "laguna * weights/gguf/*bias*",
         "mellum * weights/gguf/*bias*",
         "modernbert * weights/gguf/*bias*",
@@ -235,6 +244,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "starcoder2 swap config/[qo]*_bias with '*_bias'",
     ),
     "a name that is its own meaning is read, and written": (
+        "eurobert drop config/rope_scaling/hf/values/*",
         "_image_encoder drop config/hidden_act/hf/values/[gs]?lu",
         "clip_vision drop config/hidden_act/hf/values/*[eiu]lu",
         "convnext drop config/hidden_act/hf/values/[gs]?lu",
