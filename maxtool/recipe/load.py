@@ -158,7 +158,8 @@ def check_model(checkpoint: Checkpoint) -> None:
         raise UnknownArchitecture(
             f"no recipe reads {checkpoint.format} files",
             file=checkpoint.path,
-            hint=f"recipes read {', '.join(RECIPES_READ)}",
+            hint=f"recipes read {', '.join(RECIPES_READ)}; convert --no-recipe copies tensors as "
+            "they are",
         )
     if dialect(checkpoint) == "hf" and checkpoint.config is None:
         raise ConfigurationError(

@@ -180,7 +180,8 @@ def test_formats_without_recipes(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", a=np.ones(2))
     with pytest.raises(UnknownArchitecture, match="no recipe reads npz files") as caught:
         find_recipe(open_checkpoint(tmp_path / "x.npz"))
-    assert caught.value.hint == "recipes read safetensors, pytorch, gguf"
+    copies = "convert --no-recipe copies tensors as they are"
+    assert caught.value.hint == f"recipes read safetensors, pytorch, gguf; {copies}"
 
 
 def test_a_folder_without_configuration(edited: Callable[..., Path]) -> None:

@@ -138,3 +138,12 @@ def test_nothing_equals_nothing(shape: tuple[int, ...], dtype: type) -> None:
     result = compare(np.zeros(shape, dtype), np.zeros(shape, dtype), Tolerance(0.0, 0.0))
     assert result.passed
     assert (result.relative_error, result.max_abs_error, result.worst_position) == (0.0, 0.0, ())
+
+
+@pytest.mark.parametrize(("size", "says"), [(1e-4, ", and 1e-06 of any size)"), (1.0, "1e-04)")])
+def test_what_small_outputs_are_allowed_is_said(size: float, says: str) -> None:
+    """An error that is larger than its share of the size, and passes, is explained."""
+    expected = np.full(4, size, np.float32)
+    result = compare(expected + np.float32(5e-7), expected, Tolerance(1e-4, 1e-6))
+    assert result.passed
+    assert says in str(result)

@@ -59,8 +59,10 @@ class Comparison:
             place = f", most at {list(self.worst_position)}" if self.unequal else ""
             return f"{self.unequal} of {self.size} whole numbers differ{place}"
         unequal = f", {self.unequal} NaN or infinite values differ" if self.unequal else ""
+        tiny = self.passed and self.relative_error > self.rtol
+        beside = f", and {self.atol:.0e} of any size" if tiny else ""
         return (
-            f"relative error {self.relative_error:.2e} (allowed {self.rtol:.0e}), largest "
+            f"relative error {self.relative_error:.2e} (allowed {self.rtol:.0e}{beside}), largest "
             f"difference {self.max_abs_error:.2e} at {list(self.worst_position)}, same top choice "
             f"in {self.argmax_agreement:.1%} of rows{unequal}"
         )
