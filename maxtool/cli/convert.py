@@ -12,6 +12,7 @@ import typer
 
 from maxtool.cli import complete, options, units
 from maxtool.cli.convert_options import CheckOptions, EditOptions, FileOptions
+from maxtool.cli.converting_into import check_alone, convert_into
 from maxtool.cli.output import Output
 from maxtool.cli.quantizing import QuantizeOptions
 from maxtool.cli.spreading import FINISH, SpreadOptions, Way
@@ -44,6 +45,14 @@ def convert(
             metavar="FORMAT",
             help="hf, gguf, safetensors or npz; told from the output's name if absent.",
             autocompletion=complete.one_of("hf", "gguf", "safetensors", "npz"),
+        ),
+    ] = None,
+    into: Annotated[
+        str | None,
+        typer.Option(
+            "--into",
+            metavar="MODEL.onnx",
+            help="Write a copy of this ONNX model with the source's values of its initializers.",
         ),
     ] = None,
     recipe: options.Recipe = None,
@@ -80,6 +89,15 @@ def convert(
     from maxtool.conversion import request as asked
     from maxtool.conversion.object_output import standing_in
 
+    if into is not None:
+        switches = {"force": force, "dry_run": dry_run, "allow_nonfinite": edits.allow_nonfinite}
+        others = replace(edits, allow_nonfinite=False, no_recipe=False)
+        given = {"--to": to, "--recipe": recipe, "--dtype": dtype, "--name": name, "--jobs": jobs}
+        check_alone(
+            {**given, "--ignore-config": ignore_config}, quantized, files, checks, others, spread
+        )
+        convert_into(out, source, into, output, switches)
+        return
     spread.check()
     place = options.output_place(output, if_changed=checks.if_changed)
     with ExitStack() as headers:

@@ -55,6 +55,7 @@ from maxtool.recipe import (
     written_keys,
 )
 from maxtool.recipe.dense_modules import with_dense
+from maxtool.recipe.load import RECIPES_READ
 from maxtool.recipe.quantized_types import QuantizedTypes
 from maxtool.recipe.recipe_files import RECIPE_SUFFIX
 from maxtool.weights import Checkpoint, TensorSpec, open_checkpoint
@@ -196,6 +197,7 @@ def _prepared(request: Request) -> Conversion:
     adapter = _adapter(request)
     if adapter is None:
         checkpoint = open_checkpoint(request.source)
+        request = _without_recipe(checkpoint, request)
     else:
         checkpoint, request = adapter.checkpoint, replace(request, base=adapter.base)
     if request.adapter is not None:
@@ -243,6 +245,16 @@ def _adapter(request: Request) -> ConvertedAdapter | None:
         what = "--base is for an adapter of peft as the source, and this is none"
         raise UsageError(what, file=request.source)
     return None
+
+
+def _without_recipe(checkpoint: Checkpoint, request: Request) -> Request:
+    """The request, plain where no recipe can read a source and the output is its tensors alone."""
+    alone = request.target in {"safetensors", "npz"} and request.recipe is None
+    if not alone or checkpoint.format in RECIPES_READ:
+        return request
+    plain = replace(request, plain=True)
+    plain.check()
+    return plain
 
 
 def _recast(tensors: list[TensorSource], quantized: QuantizedTypes) -> bool:

@@ -1,0 +1,104 @@
+"""``maxtool convert --into``: a checkpoint's tensors in a copy of an ONNX model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from maxtool.cli import options
+from maxtool.cli.units import binary_size, plural
+from maxtool.errors import UsageError
+
+if TYPE_CHECKING:
+    from maxtool.cli.output import Output
+    from maxtool.conversion.into_onnx import IntoModel
+    from maxtool.sources import Source as NamedSource
+
+
+def convert_into(
+    out: Output, source: str, model: str, output: str, switches: Mapping[str, bool]
+) -> None:
+    """Write the copy, or with ``dry_run`` say what would be written."""
+    from maxtool.conversion.into_onnx import into_model
+
+    place = options.output_place(output)
+    if place.destination is not None:
+        what = "--into writes a file on this machine, and the output is elsewhere"
+        raise UsageError(what, file=place.destination.shown)
+    dry_run, force = switches["dry_run"], switches["force"]
+
+    def work(brought: NamedSource) -> None:
+        finite = switches["allow_nonfinite"]
+        base = Path(model)
+        planned = into_model(brought.path, base, place.path, force=force, allow_nonfinite=finite)
+        for note in planned.notes:
+            out.note(note)
+        if not dry_run:
+            with out.progress(f"writing {place.path}", planned.nbytes) as advance:
+                planned.run(advance)
+        _show(out, planned, dry_run=dry_run)
+
+    options.with_source(out, source, work, place.path, force=force)
+
+
+def check_alone(given: Mapping[str, object], *groups: object) -> None:
+    """Refuse options that change what is written.
+
+    Args:
+        given: Values by option; those that are false were not given.
+        groups: Dataclasses of options, which have their names.
+    """
+    fields = {name: value for group in groups for name, value in asdict(group).items()}  # type: ignore[call-overload]
+    named = {f"--{name.strip('_').replace('_', '-')}": value for name, value in fields.items()}
+    if asked := [option for option, value in {**given, **named}.items() if value]:
+        what = f"--into keeps all but the values of a model: {', '.join(asked)} cannot be given"
+        raise UsageError(what, hint="convert the source first, and then into the model")
+
+
+def _show(out: Output, planned: IntoModel, *, dry_run: bool) -> None:
+    given = planned.checkpoint.tensors
+    if out.json_mode:
+        out.data("maxtool.convert/2", _as_json(planned, dry_run=dry_run))
+        return
+    verb = "would write" if dry_run else "wrote"
+    size = f"{planned.nbytes} bytes ({binary_size(planned.nbytes)})"
+    values = f"values of {plural(len(given), 'tensor')} in {planned.model.path}"
+    out.say(f"{verb} {planned.output}: {values}, {size}")
+
+
+def _as_json(planned: IntoModel, *, dry_run: bool) -> dict[str, Any]:
+    infos = [planned.model.tensors[name] for name in planned.checkpoint.tensors]
+    types: dict[str, int] = {}
+    for info in infos:
+        types[info.type_name] = types.get(info.type_name, 0) + 1
+    return {
+        "source": str(planned.checkpoint.path),
+        "origin": None,
+        "output": str(planned.output),
+        "format": "onnx",
+        "into": str(planned.model.path),
+        "recipe": None,
+        "dry_run": dry_run,
+        "bytes": planned.nbytes,
+        "types": types,
+        "files": {name: file.stat().st_size for file, name in planned.files.items()},
+        "tensors": [
+            {
+                "name": info.name,
+                "type": info.type_name,
+                "shape": list(info.shape),
+                "bytes": info.nbytes,
+            }
+            for info in infos
+        ],
+        "notes": planned.notes,
+        "verified": False,
+        "kept": [],
+        "sha256": {},
+        "sources": {},
+        "warnings": [],
+        "up_to_date": False,
+        "share": None,
+    }
