@@ -325,7 +325,7 @@ def test_two_fields_of_one_key_must_agree(tmp_path: Path) -> None:
         ('"hidden_size", 4]', '"hidden_size", 0]', "0 is not an operand"),
         ('"rsqrt", keys', '"square", keys', "codec 'square' is not one of reciprocal, rsqrt"),
         ('["dense", "step"]', '["dense"]', "the codec sparse_layers takes 2 keys, found 1"),
-        ('["scalar"]', '[{ rows = "x" }]', "the codec rsqrt takes keys only"),
+        ('["scalar"]', '[{ length = "x" }]', "the codec rsqrt takes keys and rows of tensors only"),
         ("head_dim =", "head_size =", "config.rotary_dim: needs the unknown field 'head_dim'"),
         ('"qwen2_windows"', '"smollm3_windows"', "needs 'rope_layers', which comes later"),
         ('"int", hf = { codec = "share', '"str", hf = { codec = "share', "for int and count and"),
