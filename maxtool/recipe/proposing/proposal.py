@@ -49,9 +49,12 @@ class Proposal:
         return str(self.tables["name"])
 
     @property
-    def rank(self) -> tuple[int, float]:
-        """Order of proposals: the lowest is the best."""
-        return self.distance, self.strangeness
+    def rank(self) -> tuple[int, int, float]:
+        """Order of proposals: the lowest is the best.
+
+        Of two that explain everything, one may leave out tensors, as a model without a head does.
+        """
+        return self.distance, -self.parameters, self.strangeness
 
     @property
     def distance(self) -> int:
