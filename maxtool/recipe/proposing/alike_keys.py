@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from maxtool.recipe.problems import Table
@@ -14,8 +14,17 @@ NUMBERS = frozenset({"int", "count", "float"})
 NEAR = 0.75
 
 
+def spellings(recipes: Iterable[Recipe], dialect: Dialect) -> dict[str, set[str]]:
+    """The keys of each field in all recipes."""
+    found: dict[str, set[str]] = {}
+    for recipe in recipes:
+        for name, item in recipe.fields.items():
+            found.setdefault(name, set()).update(_plain_keys(item, dialect))
+    return found
+
+
 def other_spellings(
-    recipe: Recipe, recipes: Iterable[Recipe], dialect: Dialect, unknown: Sequence[str]
+    recipe: Recipe, spelled: Mapping[str, Set[str]], dialect: Dialect, unknown: Sequence[str]
 ) -> dict[str, str]:
     """The fields of a recipe whose keys are other ones in a checkpoint, each with that key.
 
@@ -23,19 +32,14 @@ def other_spellings(
 
     Args:
         recipe: The recipe.
-        recipes: All of them.
+        spelled: The keys of each field in all of them.
         dialect: The dialect of the checkpoint.
         unknown: The keys of the checkpoint that the recipe does not know.
     """
-    found: dict[str, set[str]] = {}
-    for other in recipes:
-        for name, item in other.fields.items():
-            mine = recipe.fields.get(name)
-            if mine is not None and _is_plain(mine, dialect):
-                keys = {key for key in _plain_keys(item, dialect) if key in unknown}
-                found.setdefault(name, set()).update(keys)
-    clear = {name: next(iter(keys)) for name, keys in found.items() if len(keys) == 1}
-    return _each_once(clear)
+    left = {*unknown}
+    plain = [name for name, mine in recipe.fields.items() if _is_plain(mine, dialect)]
+    found = {name: spelled[name] & left for name in plain}
+    return _each_once({name: next(iter(keys)) for name, keys in found.items() if len(keys) == 1})
 
 
 def by_words(

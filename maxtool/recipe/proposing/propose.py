@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from maxtool.recipe.proposing.alike_keys import (
     by_words,
     is_one_way,
     other_spellings,
+    spellings,
     with_key,
 )
 from maxtool.recipe.proposing.alike_names import Guess, aliases, folded, guesses
@@ -53,6 +54,8 @@ class _Model:
         keys: Its configuration.
         kind: What it calls its architecture.
         recipes: All that know the dialect, and whose table is there.
+        spelled: The keys of each field in all of them.
+        identity: Tables by which a recipe recognises it, and says what it is.
     """
 
     checkpoint: Checkpoint
@@ -60,6 +63,8 @@ class _Model:
     keys: Keys
     kind: str
     recipes: Sequence[Recipe]
+    spelled: Mapping[str, Set[str]]
+    identity: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -114,7 +119,8 @@ def _model(checkpoint: Checkpoint) -> _Model:
         raise UnknownArchitecture(what, file=checkpoint.config_file or checkpoint.path, hint=hint)
     loaded = map(load_recipe, recipe_names())
     recipes = [recipe for recipe in loaded if recipe.knows(own) and _has_section(keys, recipe)]
-    return _Model(checkpoint, own, keys, kind, recipes)
+    spelled = spellings(recipes, own)
+    return _Model(checkpoint, own, keys, kind, recipes, spelled, _identity(own, keys, kind))
 
 
 def _has_section(keys: Keys, recipe: Recipe) -> bool:
@@ -198,7 +204,7 @@ def _proposal(model: _Model, candidate: _Candidate) -> Proposal:
         if isinstance(known[name], dict) and is_one_way(known[name].get(own))
     }
     tables = {
-        **_identity(model),
+        **model.identity,
         "extends": base.name,
         "config": config,
         "weights": {**{one: False for one in DIALECTS if one != own}, own: rules},
@@ -210,7 +216,7 @@ def _proposal(model: _Model, candidate: _Candidate) -> Proposal:
 def _keys(model: _Model, candidate: _Candidate, found: Mapping[str, str]) -> dict[str, str]:
     """The fields of a recipe that are kept under other keys, as far as that can be told."""
     base, own, unknown = candidate.recipe, model.own, candidate.unread.unknown
-    keys = other_spellings(base, model.recipes, own, unknown)
+    keys = other_spellings(base, model.spelled, own, unknown)
     absent = [name for name in base.fields if name not in keys and _is_absent(model, base, name)]
     left = [key for key in unknown if key not in keys.values()]
     keys |= by_words(base, own, absent, left)
@@ -220,18 +226,18 @@ def _keys(model: _Model, candidate: _Candidate, found: Mapping[str, str]) -> dic
     return keys | by_value(wanted, values_of(base, model.keys).values, left)
 
 
-def _identity(model: _Model) -> dict[str, Any]:
+def _identity(own: Dialect, keys: Keys, kind: str) -> dict[str, Any]:
     """Tables by which a recipe recognises a model, and says what it is."""
-    name = re.sub(r"[^a-z0-9_]+", "_", model.kind.lower()).strip("_")[:60] or "model"
+    name = re.sub(r"[^a-z0-9_]+", "_", kind.lower()).strip("_")[:60] or "model"
     name = f"{name}_proposed" if name in recipe_names() else name
-    named = {KINDS[model.own]: model.kind}
-    listed = model.keys.get("architectures") if model.own == "hf" else None
+    named = {KINDS[own]: kind}
+    listed = keys.get("architectures") if own == "hf" else None
     is_listed = isinstance(listed, list) and all(isinstance(one, str) for one in listed)
     return {
         "schema": SCHEMA_VERSION,
         "name": name,
-        "match": {model.own: {key: [kind] for key, kind in named.items()}},
-        "constants": {model.own: {**({"architectures": listed} if is_listed else {}), **named}},
+        "match": {own: {key: [kind] for key, kind in named.items()}},
+        "constants": {own: {**({"architectures": listed} if is_listed else {}), **named}},
     }
 
 
