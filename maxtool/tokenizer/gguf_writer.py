@@ -32,7 +32,10 @@ def to_gguf(
     """
     vocabulary = tokenizer.vocabulary
     if vocabulary is None:
-        what = "GGUF output knows SentencePiece, byte-level BPE and BERT's WordPiece"
+        what = (
+            "GGUF has no form for this tokenizer: it knows SentencePiece, byte-level BPE and BERT's"
+            " WordPiece, each with its usual steps"
+        )
         raise ConfigurationError(what)
     lists_merges = isinstance(vocabulary, SentencePiece) and architecture == listed_merges.MODEL
     if isinstance(vocabulary, SentencePiece):

@@ -15,6 +15,7 @@ from maxtool.tokenizer import (
     canonical,
     checks,
     deberta,
+    gpt_sw3,
     jsonfile,
     sentencepiece,
     unigram,
@@ -59,10 +60,11 @@ def read(folder: Path) -> Tokenizer | None:
     """The tokenizer of a folder, or None where there is none.
 
     A ``tokenizer.model`` says what the vocabulary is, a ``tokenizer.json`` beside it how text is
-    encoded; a ``vocab.txt``, XLM-RoBERTa's ``sentencepiece.bpe.model``, T5's or SigLIP's
-    ``spiece.model``, or DeBERTa's ``spm.model`` is read where there is neither. Special ids come
-    from ``tokenizer_config.json``, then ``config.json`` (by itself, then in its table of a language
-    model), then ``generation_config.json`` (its list of end tokens), then the model itself.
+    encoded; a ``vocab.txt``, XLM-RoBERTa's ``sentencepiece.bpe.model``, the ``spiece.model`` of
+    T5, SigLIP or GPT-SW3, or DeBERTa's ``spm.model`` is read where there is neither. Special ids
+    come from ``tokenizer_config.json``, then ``config.json`` (by itself, then in its table of a
+    language model), then ``generation_config.json`` (its list of end tokens), then the model
+    itself.
     """
     files = _files(folder)
     config = _json(folder, "tokenizer_config.json")
@@ -122,8 +124,9 @@ def _fairseq(
 def _spiece(
     folder: Path, files: Mapping[str, bytes], config: Mapping[str, Any]
 ) -> Tokenizer | None:
-    """The tokenizer of a folder with such a model alone: T5's or SigLIP's."""
-    return _t5(folder, files, config) or canonical.read(folder, files, config)
+    """The tokenizer of a folder with such a model alone: T5's, SigLIP's or GPT-SW3's."""
+    readers = (_t5, canonical.read, gpt_sw3.read)
+    return next(filter(None, (read(folder, files, config) for read in readers)), None)
 
 
 def _deberta(
