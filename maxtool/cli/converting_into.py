@@ -27,18 +27,17 @@ def convert_into(
     if place.destination is not None:
         what = "--into writes a file on this machine, and the output is elsewhere"
         raise UsageError(what, file=place.destination.shown)
-    dry_run, force = switches["dry_run"], switches["force"]
+    dry_run, force, base = switches["dry_run"], switches["force"], _local(model)
 
     def work(brought: NamedSource) -> None:
         finite = switches["allow_nonfinite"]
-        base = Path(model)
         planned = into_model(brought.path, base, place.path, force=force, allow_nonfinite=finite)
         for note in planned.notes:
             out.note(note)
         if not dry_run:
             with out.progress(f"writing {place.path}", planned.nbytes) as advance:
                 planned.run(advance)
-        _show(out, planned, dry_run=dry_run)
+        _show(out, planned, brought, dry_run=dry_run)
 
     options.with_source(out, source, work, place.path, force=force)
 
@@ -57,10 +56,21 @@ def check_alone(given: Mapping[str, object], *groups: object) -> None:
         raise UsageError(what, hint="convert the source first, and then into the model")
 
 
-def _show(out: Output, planned: IntoModel, *, dry_run: bool) -> None:
+def _local(model: str) -> Path:
+    """The path of a model that a user names."""
+    from maxtool.urls import is_url, local_path, redacted
+
+    path = local_path(model) if is_url(model) else Path(model)
+    if path is None:
+        what, hint = "--into takes a model on this machine", "download it first, and give the file"
+        raise UsageError(what, file=redacted(model), hint=hint)
+    return path
+
+
+def _show(out: Output, planned: IntoModel, source: NamedSource, *, dry_run: bool) -> None:
     given = planned.checkpoint.tensors
     if out.json_mode:
-        out.data("maxtool.convert/2", _as_json(planned, dry_run=dry_run))
+        out.data("maxtool.convert/2", _as_json(planned, source, dry_run=dry_run))
         return
     verb = "would write" if dry_run else "wrote"
     size = f"{planned.nbytes} bytes ({binary_size(planned.nbytes)})"
@@ -68,14 +78,14 @@ def _show(out: Output, planned: IntoModel, *, dry_run: bool) -> None:
     out.say(f"{verb} {planned.output}: {values}, {size}")
 
 
-def _as_json(planned: IntoModel, *, dry_run: bool) -> dict[str, Any]:
+def _as_json(planned: IntoModel, source: NamedSource, *, dry_run: bool) -> dict[str, Any]:
     infos = [planned.model.tensors[name] for name in planned.checkpoint.tensors]
     types: dict[str, int] = {}
     for info in infos:
         types[info.type_name] = types.get(info.type_name, 0) + 1
     return {
         "source": str(planned.checkpoint.path),
-        "origin": None,
+        "origin": source.record or None,
         "output": str(planned.output),
         "format": "onnx",
         "into": str(planned.model.path),

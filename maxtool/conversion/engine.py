@@ -249,12 +249,10 @@ def _adapter(request: Request) -> ConvertedAdapter | None:
 
 def _without_recipe(checkpoint: Checkpoint, request: Request) -> Request:
     """The request, plain where no recipe can read a source and the output is its tensors alone."""
-    alone = request.target in {"safetensors", "npz"} and request.recipe is None
+    alone = request.target in {"safetensors", "npz"} and not request.needs_recipe
     if not alone or checkpoint.format in RECIPES_READ:
         return request
-    plain = replace(request, plain=True)
-    plain.check()
-    return plain
+    return replace(request, plain=True)
 
 
 def _recast(tensors: list[TensorSource], quantized: QuantizedTypes) -> bool:

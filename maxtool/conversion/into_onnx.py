@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -91,7 +90,7 @@ class IntoModel:
     def check(self) -> None:
         """Check that all tensors have a place in the model, and that the output may be written."""
         problems = [problem for name in self.checkpoint.tensors for problem in self._of(name)]
-        if problems := [*problems, *self._shared()]:
+        if problems := problems or [*self._shared()]:
             what = f"{self.checkpoint.path} does not fit the model"
             hint = "convert MODEL.onnx -o NAME.safetensors writes what would"
             raise ModelMismatch(what, file=self.model.path, problems=problems, hint=hint)
@@ -102,13 +101,24 @@ class IntoModel:
         check_space(self.output, self.nbytes)
 
     def _shared(self) -> Iterator[str]:
-        """Tensors whose bytes in the model's files are another tensor's, too."""
-        places = sorted(self.model.tensors.values(), key=lambda info: (str(info.file), info.offset))
-        for before, after in pairwise(info for info in places if info.is_in_order and info.nbytes):
-            both = {before.name, after.name}
-            apart = before.file != after.file or before.offset + before.nbytes <= after.offset
-            if not apart and both & self.checkpoint.tensors.keys():
-                yield f"{' and '.join(sorted(both))}: the model keeps them in the same bytes"
+        """Tensors with other values than the model's, where its files have others' bytes, too."""
+        held = [info for info in self.model.tensors.values() if info.is_in_order and info.nbytes]
+        by_place = sorted(held, key=lambda info: (str(info.file), info.offset))
+        before: TensorInfo | None = None  # reaches furthest of those that begin earlier
+        for info in by_place:
+            if before is None or before.file != info.file or _end(before) <= info.offset:
+                before = info
+                continue
+            if not (self._stays(before) and self._stays(info)):
+                both = " and ".join(sorted([before.name, info.name]))
+                yield f"{both}: the model keeps them in the same bytes"
+            before = max(before, info, key=_end)
+
+    def _stays(self, info: TensorInfo) -> bool:
+        """Return whether the model's values stay, bit by bit."""
+        if info.name not in self.checkpoint.tensors:
+            return True
+        return self._values(info).tobytes() == self.model.read(info.name).data.tobytes()
 
     def _of(self, name: str) -> Iterator[str]:
         """Reasons that keep a tensor from the place of its name."""
@@ -120,9 +130,7 @@ class IntoModel:
             yield f"{name}: shape {list(own.shape)}, and {list(there.shape)} in the model"
         elif own.dtype is not there.dtype and not (own.dtype.is_float() and there.dtype.is_float()):
             yield f"{name}: {own.dtype.name}, and {there.dtype.name} in the model"
-        elif not there.is_in_order and not np.array_equal(
-            self._values(there), self.model.read(name).data
-        ):
+        elif not (there.is_in_order or self._stays(there)):
             yield (
                 f"{name}: its values are packed in the model's protobuf, and would take other room;"
                 " save the model with raw_data, as onnx.numpy_helper.from_array makes it"
@@ -172,16 +180,23 @@ def into_model(
         what = f"--into writes an ONNX model, and the output ends in {output.suffix or 'nothing'}"
         raise UsageError(what, file=output, hint="name it NAME.onnx")
     opened = open_checkpoint(model)
-    if opened.format != "onnx":
-        what = f"--into takes an ONNX model, and this is {opened.format}"
-        raise UsageError(what, file=model)
+    found = "a folder" if model.is_dir() else opened.format
+    if found != "onnx":
+        raise UsageError(f"--into takes an ONNX model, and this is {found}", file=model)
     folder = opened.path.parent
     if apart := [file for file in opened.seen if file.parent != folder]:
         what = "the model keeps weights in a folder of its own, which cannot be written over"
         raise UsageError(what, file=apart[0], hint="save the model with its data beside it")
+    if output.name in (file.name for file in opened.seen if file != opened.path):
+        what = "the model keeps its data in a file of that name"
+        raise UsageError(what, file=output, hint="give the output another name")
     planned = IntoModel(open_checkpoint(source), opened, output, force, allow_nonfinite)
     planned.check()
     return planned
+
+
+def _end(info: TensorInfo) -> int:
+    return info.offset + info.nbytes
 
 
 def _copy(file: Path, path: Path, progress: Progress) -> None:

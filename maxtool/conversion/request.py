@@ -153,16 +153,20 @@ class Request:
         if asked := [option for option, value in refused.items() if value is not None]:
             raise UsageError(f"{asked[0]} is not for adapters", file=self.source)
 
-    def _check_plain(self) -> None:
-        """Refuse what a recipe is needed for where none is used."""
+    @property
+    def needs_recipe(self) -> list[str]:
+        """The options that were given and need a recipe."""
         needing = {
             "--recipe": self.recipe,
             "--quantize": self.quantize,
             "--name": self.name,
             "--ignore-config": self.ignore,
         }
-        asked = [option for option, value in needing.items() if value]
-        if self.plain and asked:
+        return [option for option, value in needing.items() if value]
+
+    def _check_plain(self) -> None:
+        """Refuse what a recipe is needed for where none is used."""
+        if self.plain and (asked := self.needs_recipe):
             raise UsageError(f"--no-recipe and {asked[0]} exclude each other")
 
     def _check_sizes(self) -> None:

@@ -412,3 +412,12 @@ def test_an_importance_matrix(tmp_path: Path) -> None:
     said = " ".join(result.stderr.split())
     assert "2 tensors have importance of 0 in every column" in said
     assert "blk.0.ffn_up.weight and 1 more" in said
+
+
+def test_options_of_recipes_where_none_reads_the_source(tmp_path: Path) -> None:
+    """Options that were not given are never spoken of as if they were."""
+    np.savez(tmp_path / "x.npz", a=np.ones(2, np.float32))
+    result = run(tmp_path / "x.npz", "-o", tmp_path / "x.safetensors", "--ignore-config", "key")
+    assert result.exit_code == 4
+    assert "no recipe reads npz files" in result.stderr
+    assert run(tmp_path / "x.npz", "-o", tmp_path / "x.safetensors").exit_code == 0

@@ -223,3 +223,88 @@ def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
     assert (told["format"], told["types"], told["dry_run"]) == ("onnx", {"F32": 1}, True)
     assert told["bytes"] == source.stat().st_size
     assert not copy.exists()
+
+
+def placed(name: str, offset: int, count: int, location: str = "model.data") -> TensorProto:
+    """A tensor of float32 that lies at an offset of a file."""
+    tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=[count], data_location=1)
+    beside = {"location": location, "offset": offset, "length": 4 * count}
+    for key, value in beside.items():
+        tensor.external_data.add(key=key, value=str(value))
+    return tensor
+
+
+def of_initializers(path: Path, *tensors: TensorProto) -> Path:
+    """A model that has some initializers, and gives the first."""
+    first = tensors[0]
+    result = helper.make_tensor_value_info("y", first.data_type, [*first.dims])
+    node = helper.make_node("Identity", [first.name], ["y"])
+    graph = helper.make_graph([node], "graph", [], [result], tensors)
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(helper.make_model(graph, ir_version=9).SerializeToString())
+    return path
+
+
+def test_tensors_in_parts_of_another(tmp_path: Path) -> None:
+    """Writing over a part of another tensor is refused; the same values may stay."""
+    source = tmp_path / "model" / "model.onnx"
+    of_initializers(source, placed("all", 0, 64), placed("low", 16, 4), placed("high", 128, 4))
+    (source.parent / "model.data").write_bytes(np.arange(64, dtype=np.float32).tobytes())
+    weights = saved(tmp_path / "w.safetensors", {"high": np.zeros(4, np.float32)})
+    (tmp_path / "to").mkdir()
+    copy = tmp_path / "to" / "copy.onnx"
+    said = maxtool("convert", weights, "--into", source, "-o", copy, code=4).stderr
+    assert "all and high: the model keeps them in the same bytes" in said
+
+    maxtool("convert", source, "-o", tmp_path / "own.safetensors")
+    maxtool("convert", tmp_path / "own.safetensors", "--into", source, "-o", copy)
+    assert copy.read_bytes() == source.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("bits", "same"), [([0x0000, 0x3C00], False), ([0x8000, 0x7E00], True)], ids=["zero", "nan"]
+)
+def test_bits_of_packed_values(tmp_path: Path, bits: list[int], same: bool) -> None:
+    """Bits decide whether values are the same: a zero has a sign, and a NaN equals itself."""
+    packed = TensorProto(name="packed", data_type=TensorProto.FLOAT16, dims=[2], int32_data=bits)
+    source = of_initializers(tmp_path / "model.onnx", packed)
+    given = np.array([0x8000, bits[1]], np.uint16).view(np.float16)
+    weights = saved(tmp_path / "w.safetensors", {"packed": given})
+    done = maxtool(
+        "convert", weights, "--into", source, "-o", tmp_path / "o.onnx", code=0 if same else 4
+    )
+    assert same or "packed: its values are packed in the model's protobuf" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("named", "code", "said"),
+    [
+        ("https://host.invalid/model.onnx?sig=secret", 2, "--into takes a model on this machine"),
+        ("model", 2, "--into takes an ONNX model, and this is a folder"),
+        ("model/absent.onnx", 3, "no such file"),
+    ],
+)
+def test_models_that_are_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, code: int, said: str
+) -> None:
+    model(tmp_path / "model")
+    monkeypatch.chdir(tmp_path)
+    saved(tmp_path / "w.safetensors", {"weight": np.zeros((4, 32), np.float32)})
+    done = maxtool("convert", "w.safetensors", "--into", named, "-o", "copy.onnx", code=code)
+    assert said in done.stderr and "secret" not in done.stderr
+
+
+def test_a_model_by_a_url_of_this_machine(tmp_path: Path) -> None:
+    source = model(tmp_path / "model")
+    weights = saved(tmp_path / "w.safetensors", {"weight": np.zeros((4, 32), np.float32)})
+    maxtool("convert", weights, "--into", source.as_uri(), "-o", tmp_path / "copy.onnx")
+    assert not values(tmp_path / "copy.onnx")["weight"].any()
+
+
+def test_an_output_with_the_name_of_the_data(tmp_path: Path) -> None:
+    source = of_initializers(tmp_path / "m" / "model.onnx", placed("w", 0, 4, "data.onnx"))
+    (source.parent / "data.onnx").write_bytes(bytes(16))
+    weights = saved(tmp_path / "w.safetensors", {"w": np.ones(4, np.float32)})
+    said = maxtool("convert", weights, "--into", source, "-o", tmp_path / "data.onnx", code=2)
+    assert "the model keeps its data in a file of that name" in said.stderr
+    assert not (tmp_path / "data.onnx").exists()
