@@ -106,7 +106,11 @@ def test_windows_of_gguf_that_no_key_lists(converted: Checkpoint) -> None:
     heads = {"attention.head_count": np.uint32(12), "vocab_size": np.uint32(9)}
     found = read(converted, block_count=np.uint32(9), **heads)
     assert found["sliding_layers"] == tuple(i % 4 != 0 for i in range(9))
-    assert "laguna.attention.sliding_window_pattern" not in converted.metadata
+
+
+def test_no_key_lists_windows_in_gguf_that_come_as_usual(tmp_path: Path) -> None:
+    written = written_keys(load_recipe("laguna"), "gguf", values(tmp_path))
+    assert "laguna.attention.sliding_window_pattern" not in written
 
 
 def test_how_many_experts_of_gguf_are_shared(converted: Checkpoint) -> None:
