@@ -20,6 +20,7 @@ import pytest
 import typer
 
 from maxtool.cli.app import app
+from maxtool.recipe import recipe_names
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -117,6 +118,16 @@ def run(command: list[str], **options: Any) -> str:
     done = subprocess.run(command, **both, text=True, encoding="utf-8", **options)
     assert done.returncode == 0, done.stdout
     return str(done.stdout)
+
+
+def test_readme_has_every_recipe_in_its_table() -> None:
+    """Find all but the variants of which no model is published."""
+    table = re.search(r"^\| family \| recipes \|.*?^$", README, re.M | re.S)
+    assert table is not None
+    listed = re.findall(r"`([a-z0-9_]+)`", table.group())
+    names = [name for name in recipe_names() if not name.endswith("_halves")]
+    assert {*names} <= {*listed}
+    assert all(listed.count(name) == 1 for name in names)
 
 
 def test_readme_has_examples_in_the_sections_named_here() -> None:
