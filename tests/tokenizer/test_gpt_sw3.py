@@ -52,7 +52,7 @@ def read(path: Path) -> Tokenizer:
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_plain_texts_are_those_of_sentencepiece(kind: str, tmp_path: Path) -> None:
-    """No token is put around a text."""
+    """Cut texts as SentencePiece does, with no token around them."""
     ours = tokenizers.Tokenizer.from_str(room.to_json(read(folder(tmp_path, kind))))
     processor = sentencepiece.SentencePieceProcessor(model_proto=trained(kind))
     for text in ("Once upon a time", "the  ball ", " play"):
