@@ -12,7 +12,7 @@ import typer
 
 from maxtool.cli import complete, options, units
 from maxtool.cli.convert_options import CheckOptions, EditOptions, FileOptions
-from maxtool.cli.converting_into import check_alone, convert_into
+from maxtool.cli.converting_into import check_alone, convert_into, tensor_rows
 from maxtool.cli.output import Output
 from maxtool.cli.quantizing import QuantizeOptions
 from maxtool.cli.spreading import FINISH, SpreadOptions, Way
@@ -261,15 +261,7 @@ def _as_json(planned: Conversion, report: Report | None) -> dict[str, Any]:
         "bytes": planned.nbytes,
         "types": planned.types,
         "files": planned.files,
-        "tensors": [
-            {
-                "name": spec.name,
-                "type": spec.type_name,
-                "shape": list(spec.shape),
-                "bytes": spec.nbytes,
-            }
-            for spec in planned.specs
-        ],
+        "tensors": tensor_rows(planned.specs),
         "notes": planned.notes,
         "verified": report is not None and planned.request.verify,
         "kept": [] if report is None else report.kept,

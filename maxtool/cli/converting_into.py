@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from maxtool.cli.output import Output
     from maxtool.conversion.into_onnx import IntoModel
     from maxtool.sources import Source as NamedSource
+    from maxtool.weights import TensorSpec
 
 
 def convert_into(
@@ -56,6 +58,19 @@ def check_alone(given: Mapping[str, object], *groups: object) -> None:
         raise UsageError(what, hint="convert the source first, and then into the model")
 
 
+def tensor_rows(specs: Iterable[TensorSpec]) -> list[dict[str, Any]]:
+    """Facts on tensors that are written, as data."""
+    return [
+        {
+            "name": spec.name,
+            "type": spec.type_name,
+            "shape": list(spec.shape),
+            "bytes": spec.nbytes,
+        }
+        for spec in specs
+    ]
+
+
 def _local(model: str) -> Path:
     """The path of a model that a user names."""
     from maxtool.urls import is_url, local_path, redacted
@@ -80,9 +95,6 @@ def _show(out: Output, planned: IntoModel, source: NamedSource, *, dry_run: bool
 
 def _as_json(planned: IntoModel, source: NamedSource, *, dry_run: bool) -> dict[str, Any]:
     infos = [planned.model.tensors[name] for name in planned.checkpoint.tensors]
-    types: dict[str, int] = {}
-    for info in infos:
-        types[info.type_name] = types.get(info.type_name, 0) + 1
     return {
         "source": str(planned.checkpoint.path),
         "origin": source.record or None,
@@ -92,17 +104,9 @@ def _as_json(planned: IntoModel, source: NamedSource, *, dry_run: bool) -> dict[
         "recipe": None,
         "dry_run": dry_run,
         "bytes": planned.nbytes,
-        "types": types,
+        "types": dict(Counter(info.type_name for info in infos)),
         "files": {name: file.stat().st_size for file, name in planned.files.items()},
-        "tensors": [
-            {
-                "name": info.name,
-                "type": info.type_name,
-                "shape": list(info.shape),
-                "bytes": info.nbytes,
-            }
-            for info in infos
-        ],
+        "tensors": tensor_rows(infos),
         "notes": planned.notes,
         "verified": False,
         "kept": [],

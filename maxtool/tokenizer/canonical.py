@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,13 +36,33 @@ def read(folder: Path, files: Mapping[str, bytes], config: Mapping[str, Any]) ->
     # The class reads each text behind the unknown token: no space is put there, and none removed.
     plain = replace(vocabulary, add_dummy_prefix=False)
     tokenizer = Tokenizer(vocabulary=plain, special_ids=ids, add={"eos": True}, files=files)
-    root = json.loads(to_json(tokenizer))
-    own = [step for step in root["normalizer"]["normalizers"] if step != OUTER_SPACES]
     before = _before(lower=config.get("do_lower_case", True) is not False)
-    root["normalizer"]["normalizers"] = [*before, *own]
+    special = {name: text for name, text in named.items() if text is not None}
+    return with_steps(tokenizer, special, before, without=[OUTER_SPACES])
+
+
+def with_steps(
+    tokenizer: Tokenizer,
+    named: Mapping[str, str],
+    before: Sequence[Mapping[str, Any]],
+    without: Sequence[Mapping[str, Any]] = (),
+) -> Tokenizer:
+    """A tokenizer of a SentencePiece model as a class makes it that changes texts first.
+
+    Args:
+        tokenizer: That of the model by itself.
+        named: The texts of the special tokens.
+        before: Steps before those that are SentencePiece's own.
+        without: Those of its own that are left out.
+    """
+    root = json.loads(to_json(tokenizer))
+    steps = root["normalizer"]["normalizers"] if root["normalizer"] else []
+    own = [step for step in steps if step not in without]
+    root["normalizer"] = {"type": "Sequence", "normalizers": [*before, *own]}
+    size = 0 if tokenizer.vocabulary is None else len(tokenizer.vocabulary.tokens)
     text = json.dumps(root, ensure_ascii=False, indent=1)
-    special = {f"{name}_token": text for name, text in named.items() if text is not None}
-    return replace(tokenizer, json=text, json_size=len(vocabulary.tokens), special_tokens=special)
+    special = {f"{name}_token": token for name, token in named.items()}
+    return replace(tokenizer, json=text, json_size=size, special_tokens=special)
 
 
 def _before(*, lower: bool) -> list[dict[str, Any]]:

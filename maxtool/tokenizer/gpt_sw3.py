@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from maxtool.tokenizer import sentencepiece
-from maxtool.tokenizer.library import to_json
+from maxtool.tokenizer.canonical import with_steps
 from maxtool.tokenizer.special_tokens import content_of, texts_of
 from maxtool.tokenizer.vocabulary import Tokenizer
 
@@ -35,13 +34,8 @@ def read(folder: Path, files: Mapping[str, bytes], config: Mapping[str, Any]) ->
     # The class hands each text between special tokens to SentencePiece by itself.
     own = replace(vocabulary, prefix_everywhere=True)
     tokenizer = Tokenizer(vocabulary=own, special_ids=ids, files=files)
-    root = json.loads(to_json(tokenizer))
-    steps = root["normalizer"]["normalizers"] if root["normalizer"] else []
-    root["normalizer"] = {"type": "Sequence", "normalizers": [*_cleaned(), *steps]}
-    text = json.dumps(root, ensure_ascii=False, indent=1)
-    special = {f"{name}_token": text for name, text in named.items()}
-    made = replace(tokenizer, json=text, json_size=len(vocabulary.tokens), special_tokens=special)
-    return replace(made, vocabulary=None)  # GGUF has no place for what cleans texts
+    cleaning = with_steps(tokenizer, named, _cleaned())
+    return replace(cleaning, vocabulary=None)  # GGUF has no place for what cleans texts
 
 
 def _named(config: Mapping[str, Any]) -> dict[str, str]:
