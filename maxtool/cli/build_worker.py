@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import io
 import json
 import os
@@ -11,8 +10,10 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
+from multiprocessing import connection, parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from maxtool.build.cluster_steps import check_same
@@ -29,24 +30,19 @@ from maxtool.files.content import Contents
 # Kinds that are commands with an output of their own.
 WRITING = ("convert", "compile")
 STATE = ".maxtool-build"
-# linux/prctl.h: the signal that a process gets when the one that started it ends.
-PR_SET_PDEATHSIG = 1
 # What getrusage counts memory in: bytes on macOS, KiB elsewhere.
 RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 def run_step(folder: Path, step: Step, sender: Connection) -> None:
-    """Run a step, and send what came of it; all paths are relative to the folder.
-
-    Where the build was killed meanwhile, nobody hears it, and the step ends as it would have.
-    """
+    """Run a step, and send what came of it; all paths are relative to the folder."""
 
     def send(what: Sent | str) -> None:
         with suppress(BrokenPipeError):
             sender.send(what)
 
     end_at_once()
-    _end_with_parent()
+    _end_with_build()
     with listened(send):
         sent = _measured_run(folder, step)
     send(sent)
@@ -68,10 +64,18 @@ def _measured_run(folder: Path, step: Step) -> Sent:
     return sent
 
 
-def _end_with_parent() -> None:
-    """Ask the system to end this process when its parent is killed, where it can."""
-    with suppress(OSError, AttributeError, TypeError):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def _end_with_build() -> None:
+    """End this process when the build is killed: the next build would find it at its outputs.
+
+    The fork server cannot tell: it stays until the last process that it started has ended.
+    """
+    if (build := parent_process()) is not None:
+        Thread(target=_end_after, args=(build.sentinel,), daemon=True).start()
+
+
+def _end_after(sentinel: int) -> None:
+    connection.wait([sentinel])
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _ran(folder: Path, step: Step) -> Sent:

@@ -204,6 +204,20 @@ build_worker.run_step(Path({str(tmp_path)!r}), Step("x", "copy", (), "from", "to
     assert (tmp_path / "to").read_text() == "whole"
 
 
+def test_the_steps_end_with_the_build(folder: Path) -> None:
+    """Kill it while it compiles: all that it started ends, and nothing appears afterwards."""
+    (folder / "x.toml").write_text(CONVERT + COMPILE)
+    command = [sys.executable, "-m", "maxtool", "build", str(folder / "x.toml"), "--json"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
+        while process.poll() is None and not [*(folder / "out").glob(".compiled.*")]:
+            time.sleep(0.01)
+        process.kill()
+        process.communicate()  # whatever was started has the other end, too
+    assert process.returncode == -signal.SIGKILL
+    assert not (folder / "out" / "compiled").exists()
+    assert [*(folder / "out").glob(".compiled.*")]
+
+
 @pytest.mark.slow
 def test_a_kill_in_the_middle(folder: Path, interruptible: Callable[[], None]) -> None:
     """Kill it at several moments; the same command ends with the same bytes."""
