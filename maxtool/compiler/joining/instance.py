@@ -25,7 +25,6 @@ _LOWERING = (
     s_tir.transform.ConvertBlocksToOpaque,
     s_tir.transform.LowerMatchBuffer,
     s_tir.transform.LowerOpaqueBlock,
-    tirx.transform.RemoveNoOp,
     tirx.transform.FlattenBuffer,
 )
 

@@ -44,7 +44,6 @@ def _passes() -> list[Any]:
         plain.VectorizeLoop(True),
         plain.UnrollLoop(),
         plain.StmtSimplify(),
-        plain.RemoveNoOp(),
         plain.FP8ComputeLegalize(),
         plain.VerifyMemory(),
         plain.AnnotateEntryFunc(),
