@@ -126,6 +126,42 @@ def test_what_transformers_reads_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "said",
     [
+        *({"num_nextn_predict_layers": count} for count in range(4)),
+        {"attention_projection_layout": "split"},
+        {"n_shared_experts": 0},
+        {"hidden_act": "swish"},
+        dict.fromkeys(("add_swa_attention_sink_bias", "scoring_func", "topk_method"), ...),
+    ],
+)
+def test_what_changes_nothing(said: dict[str, Any], tmp_path: Path) -> None:
+    assert values(tmp_path, **said) == values(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "act"),
+    [("gelu", "gelu"), ("gelu_python", "gelu"), ("gelu_fast", "gelu_tanh")],
+)
+def test_activations(name: str, act: str, tmp_path: Path) -> None:
+    assert values(tmp_path, hidden_act=name)["hidden_act"] == act
+
+
+@pytest.mark.parametrize(("said", "field"), [(0.5, "rotary_local_dim"), (0.25, "rotary_dim")])
+def test_a_share_of_both_kinds_of_layers(said: float, field: str, tmp_path: Path) -> None:
+    """Refuse it where one of them has another."""
+    tables = {
+        kind: {"rope_theta": theta, "partial_rotary_factor": share}
+        for kind, theta, share in zip(KINDS, (5e6, 1e4), (0.5, 0.25), strict=True)
+    }
+    with pytest.raises(ConfigurationError, match=rf"disagree \({field}\)"):
+        values(tmp_path, partial_rotary_factor=said, rope_parameters=tables)
+    del tables["sliding_attention"]["partial_rotary_factor"]
+    found = values(tmp_path, partial_rotary_factor=..., rope_parameters=tables)
+    assert (found["rotary_dim"], found["rotary_local_dim"]) == (96, 64)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
         {"add_full_attention_sink_bias": True},
         {"add_swa_attention_sink_bias": False},
         {"attention_chunk_size": 64},
@@ -180,7 +216,9 @@ def recorded() -> Row:
     return next(
         row
         for row in rows("mimo_v2_flash")
-        if {*row.config["layer_types"]} == {*KINDS} and "gguf" in row.more
+        if {*row.config["layer_types"]} == {*KINDS}
+        and "gguf" in row.more
+        and row.config["attention_value_scale"] is not None
     )
 
 
@@ -260,7 +298,16 @@ def test_tensors_that_are_left_out(tmp_path: Path) -> None:
         assert {*planned.dropped} == {*left}
 
 
+def test_a_head_that_is_tied_and_there_all_the_same(tmp_path: Path) -> None:
+    row = next(row for row in rows("mimo_v2_flash") if row.config["tie_word_embeddings"])
+    checkpoint = Files(tmp_path).checkpoint(row)
+    file = checkpoint.path / "model.safetensors"
+    held = load_file(file)
+    save_file(held | {"lm_head.weight": held["model.embed_tokens.weight"]}, file)
+    again = open_checkpoint(checkpoint.path)
+    plan(find_recipe(again), again).check()
+
+
 def test_the_last_key_of_gguf(converted: Checkpoint) -> None:
     keys = [key for key in converted.metadata if key.startswith("mimo2.")]
-    ends = ["mimo2.rope.dimension_count", "mimo2.attention.value_scale"]
-    assert keys[-2:] == ends or keys[-1] == ends[0]
+    assert keys[-2:] == ["mimo2.rope.dimension_count", "mimo2.attention.value_scale"]
