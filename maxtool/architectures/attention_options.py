@@ -49,6 +49,7 @@ class AttentionOptions(DecoderSizes):
     # Whether each head has one more key, of a score that is a parameter and a value of zero, which
     # all queries see (gpt-oss's sinks).
     attention_sinks: bool = False
+    sink_layers: tuple[bool, ...] | None = None  # which layers have them; all when None
     # How many heads of queries each layer has; ``n_heads`` when None.
     layer_heads: tuple[int, ...] | None = None
     # Whether what heads give is multiplied by gates: an activation, ``sigmoid`` or ``softplus``, of
@@ -64,6 +65,7 @@ class AttentionOptions(DecoderSizes):
     # others when None.
     local_head_dim: int | None = None
     local_kv_heads: int | None = None
+    value_dim: int | None = None  # the width of a head of values; ``head_dim`` when None
     # Whether each head of values is normalised (RMS, without a weight).
     value_norm: bool = False
     # Which layers have a projection of values; all when None. Values of others are what keys are
@@ -86,6 +88,14 @@ class AttentionOptions(DecoderSizes):
         """Return the width of a layer's heads."""
         own = self.local_head_dim if self.window(layer) is not None else None
         return self.head_dim if own is None else own
+
+    def value_width(self, layer: int) -> int:
+        """Return the width of a layer's heads of values."""
+        return self.head_width(layer) if self.value_dim is None else self.value_dim
+
+    def has_sinks(self, layer: int) -> bool:
+        """Return whether heads of a layer have one more key."""
+        return self.attention_sinks and chosen(self.sink_layers, layer)
 
     def heads(self, layer: int) -> int:
         """Return how many heads of queries a layer has."""

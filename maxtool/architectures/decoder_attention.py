@@ -29,15 +29,16 @@ class Attention(CachedModule):
         self, config: DecoderConfig, layer: int, dtype: DType, form: CacheLayout, context: int
     ) -> None:
         hidden, dim, heads = config.hidden_size, config.head_width(layer), config.heads(layer)
-        kv_heads, inner = config.kv_heads(layer), heads * dim
+        value_dim = config.value_width(layer)
+        kv_heads, inner = config.kv_heads(layer), heads * value_dim
         self.keeps = config.kv_source(layer) is None
-        self.q = Linear(hidden, inner, dtype, has_bias=config.qkv_bias)
+        self.q = Linear(hidden, heads * dim, dtype, has_bias=config.qkv_bias)
         self.k = self.v = None
         if self.keeps:
             has_bias = config.qkv_bias and config.k_bias
             self.k = Linear(hidden, kv_heads * dim, dtype, has_bias=has_bias)
         if self.keeps and config.has_values(layer):
-            self.v = Linear(hidden, kv_heads * dim, dtype, has_bias=config.qkv_bias)
+            self.v = Linear(hidden, kv_heads * value_dim, dtype, has_bias=config.qkv_bias)
         self.o = Linear(inner, hidden, dtype, has_bias=config.o_bias)
         self.q.role, self.o.role = Role.OUTPUTS, Role.INPUTS
         for each in (self.k, self.v):
@@ -47,18 +48,19 @@ class Attention(CachedModule):
         if self.norm_at is not None:
             self.q_norm = head_norm(config, heads, dim)
             self.k_norm = head_norm(config, kv_heads, dim) if self.keeps else None
-        self.v_norm = PlainNorm("rms", dim, config.norm_eps) if config.value_norm else None
+        self.v_norm = PlainNorm("rms", value_dim, config.norm_eps) if config.value_norm else None
         self.gate, self.gate_act = None, GATES[config.attention_gate_act]
         if config.attention_gate:
             gates = heads if config.attention_gate_by_head else inner
             self.gate = Linear(hidden, gates, dtype, has_bias=config.attention_gate_bias)
             self.gate.role = Role.OUTPUTS
         self.norm = RMSNorm(inner, config.norm_eps) if config.sub_norms else None
-        self.sinks = Weight("sinks", DType.float32, (heads,)) if config.attention_sinks else None
+        self.sinks = Weight("sinks", DType.float32, (heads,)) if config.has_sinks(layer) else None
         has_biases = config.position == "alibi"
         self.slopes = slopes(heads) if has_biases else None
         self.clip, self.key_scale = config.qkv_clip, config.key_scale
-        self.head_dim = dim
+        self.value_scale = config.value_scale
+        self.head_dim, self.value_dim = dim, value_dim
         self.window, self.chunked = config.window(layer), config.chunked_window
         self.room = form.room(self.window, context)
         self.slides, self.n_kv_heads = self.room < context, kv_heads
@@ -72,7 +74,7 @@ class Attention(CachedModule):
             return LayerState({})
         device = tensor_parallel.one()
         heads = max(1, self.n_kv_heads // (device.count if device else 1))
-        dim = self.head_dim + (0 if self.slopes is None else EXTRA)
+        dim = max(self.head_dim, self.value_dim) + (0 if self.slopes is None else EXTRA)
         buffers = self.form.buffers(heads, dim, self.room)
         return LayerState(buffers, self.form.positions, self.room)
 
@@ -95,13 +97,14 @@ class Attention(CachedModule):
         """
         (query, *keys), value = self._projected(x)
         query, *keys = self._turned((query, *keys), turn, location)
-        width = int(query.shape[2]) * self.head_dim
+        width = int(query.shape[2]) * self.value_dim
         if turn.mask is not None and value is not None:
             mixed = self._masked(query, keys[0], value, turn.mask)
             return self._out(x, mixed, width), (), cache
         window = self.window if self.slides else None
+        query = self._padded(query)
         if value is not None:
-            key = keys[0]
+            key, value = self._padded(keys[0]), self._padded(value)
             if self.slopes is not None:
                 heads = query, key, value
                 query, key, value = biased(heads, location[0], self.slopes, self.scale)
@@ -112,8 +115,8 @@ class Attention(CachedModule):
             place = place_among(location, x.shape[1], room, chunked=self.chunked)
             seen = Seen(given, place, cache)
         mixed = self._mixed(query, seen, turn.biases)
-        if self.slopes is not None:
-            mixed = mixed[..., : self.head_dim]
+        if int(mixed.shape[3]) != self.value_dim:
+            mixed = mixed[..., : self.value_dim]
         return self._out(x, mixed, width), seen.parts, seen.cache
 
     def _masked(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
@@ -153,14 +156,14 @@ class Attention(CachedModule):
         if self.k is not None:
             key = self.k(x)
             heads = *heads, scaled(key, self.key_scale)
-            value = key if self.v is None else self.v(x)
+            value = scaled(key if self.v is None else self.v(x), self.value_scale)
         heads = self._normed("full", heads)
         if (clip := self.clip) is not None:
             heads = tuple(ops.clamp(each, -clip, clip) for each in heads)
             value = None if value is None else ops.clamp(value, -clip, clip)
-        heads = tuple(self._heads(each) for each in heads)
+        heads = tuple(_by_head(each, self.head_dim) for each in heads)
         if value is not None:
-            value = applied(self.v_norm, self._heads(value))
+            value = applied(self.v_norm, _by_head(value, self.value_dim))
         return self._normed("heads", heads), value
 
     def _turned(
@@ -180,8 +183,17 @@ class Attention(CachedModule):
         norms = self.q_norm, self.k_norm
         return tuple(applied(norm, each) for norm, each in zip(norms, heads, strict=False))
 
-    def _heads(self, x: Tensor) -> Tensor:
-        return x.reshape([*x.shape[:2], int(x.shape[2]) // self.head_dim, self.head_dim])
+    def _padded(self, x: Tensor) -> Tensor:
+        """Heads with zeros behind them, as wide as those of keys and those of values are.
+
+        A zero adds nothing to a score, and nothing looks at what a value of zero is mixed to.
+        """
+        missing = max(self.head_dim, self.value_dim) - int(x.shape[3])
+        return x if missing == 0 else ops.pad(x, [0] * 7 + [missing])
+
+
+def _by_head(x: Tensor, dim: int) -> Tensor:
+    return x.reshape([*x.shape[:2], int(x.shape[2]) // dim, dim])
 
 
 def _place_of_norms(config: DecoderConfig, layer: int) -> str | None:

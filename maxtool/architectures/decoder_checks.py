@@ -37,6 +37,7 @@ POSITIVE = (
     " shared_expert_size expert_latent_size conv_taps state_heads state_key_heads state_key_dim"
     " state_value_dim source_positions embed_size expert_group_best latent_size query_latent_size"
     " relative_buckets relative_distance plain_dim value_dim attention_in_scale key_scale"
+    " value_scale"
     " attention_out_scale mixer_in_scale mixer_out_scale max_length step_rank local_head_dim"
     " local_kv_heads router_scale layer_embed_size layer_embed_rows gate_rank streams laurel_rank"
     " router_softcap rotary_local_dim index_topk index_heads index_dim"
@@ -97,7 +98,6 @@ MEANINGLESS_WITHOUT = {
     "swiglu_alpha": "swiglu_limit",
     "query_latent_size": "latent_size",
     "plain_dim": "latent_size",
-    "value_dim": "latent_size",
     "latent_eps": "latent_size",
     "index_topk": "index_heads",
     "index_heads": "index_dim",
@@ -121,6 +121,7 @@ NORM_TYPES = {"": "norm", "qk_": "qk_norm_type"}
 PER_LAYER = (
     *("rope_layers", "sliding_layers", "expert_layers", "attention_layers", "mlp_layers"),
     *("value_layers", "layer_widths", "layer_heads", "gate_sparsity", "index_layers"),
+    "sink_layers",
 )
 # The forms of block that attend to a source, too.
 SOURCED = ("pre", "after")
@@ -222,6 +223,18 @@ def _local(config: DecoderConfig) -> Iterator[str]:
         yield f"rotary_local_dim {turned} is odd"
     if turned is not None and turned > (dim or config.head_dim):
         yield f"rotary_local_dim {turned} is more than a head has, {dim or config.head_dim}"
+
+
+# What heads of values of another width than those of keys cannot have beside, if not latents.
+OF_ONE_WIDTH = ("value_layers", "local_head_dim")
+
+
+def _values(config: DecoderConfig) -> Iterator[str]:
+    for name in OF_ONE_WIDTH:
+        if config.value_dim is not None and getattr(config, name) is not None:
+            yield f"value_dim {config.value_dim} with {name}"
+    if config.sink_layers is not None and not config.attention_sinks:
+        yield "sink_layers without attention_sinks"
 
 
 def _dense(config: DecoderConfig) -> Iterator[str]:
@@ -381,6 +394,7 @@ RULES: tuple[Rule, ...] = (
     _heads,
     _widths,
     _local,
+    _values,
     _shared_keys,
     _two_parts,
     *rope_checks.RULES,

@@ -95,7 +95,7 @@ class DecoderConfig(
     def cached_dim(self) -> int:
         """Elements that a cache has of each token, in each head of keys."""
         if self.latent_size is None:
-            return self.head_dim
+            return max(self.head_dim, self.value_dim or 0)
         return self.latent_size + self.rotated
 
     @property

@@ -17,6 +17,7 @@ WITHOUT: dict[str, object] = {
     "attention_gate": False,
     "sub_norms": False,
     "key_scale": 1.0,
+    "value_scale": 1.0,
 }
 
 

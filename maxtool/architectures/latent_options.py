@@ -21,5 +21,4 @@ class LatentOptions(DecoderSizes):
     latent_size: int | None = None
     query_latent_size: int | None = None  # width of one that queries are made of; None for none
     plain_dim: int | None = None  # ``head_dim`` is as much, and ``rotary_dim``
-    value_dim: int | None = None  # width of a head of values; ``head_dim`` when None
     latent_eps: float | None = None  # as ``norm_eps``, in the norms of latents; that when None

@@ -13,6 +13,7 @@ class ScaleOptions(DecoderSizes):
 
     attention_in_scale: float = 1.0  # of what attention is given
     key_scale: float = 1.0  # of its keys, before they are normalised
+    value_scale: float = 1.0  # of its values
     attention_out_scale: float = 1.0  # of what it gives
     mixer_in_scale: float = 1.0  # of what something else than attention is given
     mixer_out_scale: float = 1.0  # of what that gives

@@ -25,6 +25,7 @@ from maxtool.recipe.index_codecs import INDEX_CODECS
 from maxtool.recipe.label_codecs import LABEL_CODECS
 from maxtool.recipe.latent_codecs import LATENT_CODECS
 from maxtool.recipe.layer_codecs import LAYER_CODECS
+from maxtool.recipe.mimo_codecs import MIMO_CODECS
 from maxtool.recipe.mixer_codecs import MIXER_CODECS
 from maxtool.recipe.rope_codecs import ROPE_CODECS
 from maxtool.recipe.schema import Spelling
@@ -43,6 +44,7 @@ CODECS: Mapping[str, Codec] = {
     **LABEL_CODECS,
     **LATENT_CODECS,
     **LAYER_CODECS,
+    **MIMO_CODECS,
     **MIXER_CODECS,
     **STATE_CODECS,
     **CHUNK_CODECS,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 INDEXED = "it attends to the positions that an indexer chooses"
 STREAMS = "its layers read and write several residual streams by learned weights"
 DRAFTS = "it drafts for another model, whose hidden states, keys and values it reads"
+CYCLES = "it reads each token with two stacks of layers, several times, with other keys each time"
 _DEEPSEEK_V4 = f"it attends to runs of positions compressed into one, and {STREAMS}"
 _DOTS3_NOTE = f"{INDEXED}, and latents of layers with a window have another size"
 _HY_V4 = f"{INDEXED}, and {STREAMS}"
@@ -20,6 +21,7 @@ LACKING: Mapping[str, str] = {
     "gemma4-assistant": DRAFTS,
     "gemma4_assistant": DRAFTS,
     "gemma4_unified_assistant": DRAFTS,
+    "hrm_text": CYCLES,
     "hy_v4": _HY_V4,
     "qwen4_exp": _QWEN4_EXP,
     "qwen4_exp_text": _QWEN4_EXP,

@@ -324,7 +324,7 @@ class Oracle:
         top = scores.max(-1, keepdims=True)
         share = np.exp(scores - top)
         total = share.sum(-1, keepdims=True)
-        if c.attention_sinks:
+        if c.attention_sinks and (c.sink_layers or (True,) * 99)[layer]:
             total = total + np.exp(self.w[at + "sinks"][:, None, None] - top)
         share /= total
         mixed = np.einsum("hqk,khd->qhd", share, v).reshape(len(x), -1)
@@ -347,12 +347,13 @@ class Oracle:
         has_values = (c.value_layers or (True,) * 99)[layer]
         names = ("q", "k", "v" if has_values else "k") if kept is None else "qqq"
         q, k, v = (self._linear(at + name, x) for name in names)
-        k = k * c.key_scale
+        k, v = k * c.key_scale, v * c.value_scale
         if c.qk_norm == "full" and (self._is_rotated(layer) or not c.qk_norm_rotated_only):
             q, k = self._head_norms(at, q, k)
         if c.qkv_clip is not None:
             q, k, v = (np.clip(one, -c.qkv_clip, c.qkv_clip) for one in (q, k, v))
-        q, k, v = (one.reshape(len(x), -1, self._head_dim(layer)) for one in (q, k, v))
+        q, k = (one.reshape(len(x), -1, self._head_dim(layer)) for one in (q, k))
+        v = v.reshape(len(x), -1, c.value_dim or self._head_dim(layer))
         v = v / np.sqrt((v**2).mean(-1, keepdims=True) + c.norm_eps) if c.value_norm else v
         by_head = c.qk_norm in ("head", "each_head", "plain")
         by_head &= self._is_rotated(layer) or not c.qk_norm_rotated_only

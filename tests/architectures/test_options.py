@@ -198,6 +198,27 @@ CASES: dict[str, dict[str, Any]] = {
         "sliding_window": 3,
         "sliding_layers": LAYERS,
     },
+    "values narrower than keys, sinks of windows": {
+        "n_heads": 6,
+        "n_kv_heads": 1,
+        "local_kv_heads": 2,
+        "value_dim": 6,
+        "value_scale": 0.7,
+        "attention_sinks": True,
+        "sink_layers": LAYERS,
+        "sliding_window": 3,
+        "sliding_layers": LAYERS,
+        "qkv_bias": True,
+    },
+    "values of more elements than keys": {
+        "value_dim": 14,
+        "attention_gate": True,
+        "sub_norms": True,
+        "position": "alibi",
+        "value_norm": True,
+        "qkv_clip": 0.9,
+        "value_scale": 1.3,
+    },
     "layers of two shapes": {
         "n_heads": 6,
         "n_kv_heads": 1,
@@ -478,7 +499,7 @@ UNSEEN |= {"shared_expert_gate", "attention_gate", "attention_sinks", "expert_gr
 UNSEEN |= {*OPTIONS, "latent_size", "query_latent_size", "plain_dim", "value_dim"}
 UNSEEN |= {"local_head_dim", "local_kv_heads", "value_layers", "kv_shared_layers", "layer_widths"}
 UNSEEN |= {"layer_embed_size", "layer_embed_rows", "layer_scale", "experts_beside", "router_norm"}
-UNSEEN |= {"expert_factors", "layer_heads", "attention_gate_by_head"}
+UNSEEN |= {"expert_factors", "layer_heads", "attention_gate_by_head", "sink_layers"}
 UNSEEN |= {"tie_word_embeddings", "position", "rope_scaling", "sliding_layers", "embed_size"}
 
 

@@ -78,6 +78,8 @@ FURTHER_GRANTED: Mapping[str, Config] = {
     "mellum": SILU | {"norm_topk_prob": True, "attention_bias": False},
     "hy_v3": SILU | {"mlp_bias": False, "attention_bias": False},
     "laguna": SILU | {"attention_bias": False, "moe_router_logit_softcapping": 0.0},
+    "mimo_v2_flash": SILU
+    | {"norm_topk_prob": True, "routed_scaling_factor": 1.0, "tie_word_embeddings": False},
     "ernie4_5_moe": SILU | {"moe_layer_end_index": -1},
     "bloom": {"tie_word_embeddings": True},
     "mpt": {"layer_norm_epsilon": 1e-5, "tie_word_embeddings": True},
@@ -119,4 +121,4 @@ UNSCALED = ("cohere", "cohere2", "cohere2_moe", "exaone_moe", "falcon_h1", "gemm
 UNSCALED += ("eurobert", "phi", "stablelm")
 # Families that say something else, or nothing, in the keys of transformers 4.
 NEWER_ALONE = ("apertus", "cwm", "gpt_oss", "olmo3", "qwen3_5_text", "qwen3_5_moe_text")
-NEWER_ALONE += ("cohere2_moe", "laguna", "mellum")
+NEWER_ALONE += ("cohere2_moe", "laguna", "mellum", "mimo_v2_flash")

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 
 from hypothesis import strategies as st
 
-from tests.data.random_expert_families import experts, granitemoe, mlp_kinds
+from tests.data.random_expert_families import experts, granitemoe, grouped, mlp_kinds
 from tests.data.random_options import (
     FLAGS,
     LAYER_NORM,
     SHARES,
+    THETAS,
     WINDOW,
     Config,
     Draw,
@@ -119,6 +120,34 @@ def _laguna(draw: Draw) -> Config:
     return listed(draw, experts(draw, config, "num_experts"))
 
 
+def _mimo(draw: Draw) -> Config:
+    config = usual(
+        draw,
+        attention_bias=FLAGS,
+        sliding_window=WINDOW,
+        v_head_dim=st.integers(1, 14),
+        attention_value_scale=st.sampled_from([None, 0.707, 1.6]),
+    )
+    per_head = draw(st.integers(1, 2))  # of keys in layers with a window
+    config |= {"num_attention_heads": 2 * config["num_key_value_heads"] * per_head}
+    if draw(FLAGS):
+        config |= {"sliding_window_size": draw(WINDOW)}
+    config |= {"rope_parameters": {kind: _turned(draw, config) for kind in ATTENTION}}
+    config = without(grouped(draw, config), "n_shared_experts", "first_k_dense_replace")
+    config |= {"mlp_layer_types": mlp_kinds(draw, config)} if draw(FLAGS) else {}
+    return listed(draw, config)
+
+
+ATTENTION = ("full_attention", "sliding_attention")
+
+
+def _turned(draw: Draw, config: Config) -> Config:
+    """A table of rotary positions without a scaling, of a share of each head."""
+    share = draw(SHARES)
+    share = share if int(config["head_dim"] * share) % 2 == 0 else 1.0
+    return {"rope_type": "default", "rope_theta": draw(THETAS), "partial_rotary_factor": share}
+
+
 WINDOWED: Mapping[str, Callable[[Draw], Config]] = {
     "ministral": _ministral,
     "mellum": _mellum,
@@ -126,6 +155,7 @@ WINDOWED: Mapping[str, Callable[[Draw], Config]] = {
     "granitemoe_swa": _granitemoe_swa,
     "cohere2_moe": _cohere2_moe,
     "laguna": _laguna,
+    "mimo_v2_flash": _mimo,
 }
 
 
@@ -133,6 +163,11 @@ def sayable_windowed(model_type: str, config: Config) -> Config:
     """Bases of rotation and experts as llama.cpp's converter says them."""
     if model_type == "mellum":
         return without(config, "mlp_layer_types")
+    if model_type == "mimo_v2_flash":
+        shares = [table["partial_rotary_factor"] for table in config["rope_parameters"].values()]
+        share = {"partial_rotary_factor": shares[0]}
+        tables = {kind: table | share for kind, table in config["rope_parameters"].items()}
+        return without(config, "sliding_window_size") | {"rope_parameters": tables}
     if model_type == "laguna":
         layers = config["num_hidden_layers"]
         # In the order in which it takes for granted that they come.

@@ -38,7 +38,8 @@ import convert_hf_to_gguf
 from conversion.base import ModelBase, TextModel
 from conversion.llama import ApertusModel
 from conversion.qwen import _QwenMtpMixin
-_QwenMtpMixin.no_mtp = True
+from conversion.mimo import MimoV2Model
+_QwenMtpMixin.no_mtp = MimoV2Model.no_mtp = True
 load, start = ModelBase.load_hparams, TextModel.__init__
 def written(folder, *a, **k):
     config = json.loads((folder / "config.json").read_text())
@@ -89,6 +90,26 @@ def wanted(config: dict[str, Any]) -> dict[str, Any]:
     return {**published(config), **extra.get(config["model_type"], {})}
 
 
+def said_again(config: dict[str, Any]) -> dict[str, Any]:
+    """MiMo V2 Flash in the keys of its published configuration, which the converter reads alone."""
+    tables = config["rope_parameters"]
+    whole, local = tables["full_attention"], tables["sliding_attention"]
+    return {
+        "rope_parameters": None,
+        "rope_theta": whole["rope_theta"],
+        "swa_rope_theta": local["rope_theta"],
+        "partial_rotary_factor": whole["partial_rotary_factor"],
+        "hybrid_layer_pattern": [int(kind[0] == "s") for kind in config["layer_types"]],
+        "layernorm_epsilon": config["rms_norm_eps"],
+        "scoring_func": "sigmoid",
+        "topk_method": "noaux_tc",
+        "swa_head_dim": config["head_dim"],
+        "swa_v_head_dim": config["v_head_dim"],
+        "swa_num_attention_heads": config["num_attention_heads"],
+        "swa_num_key_value_heads": 2 * config["num_key_value_heads"],
+    }
+
+
 def rotated(config: dict[str, Any]) -> int:
     """Elements of a head that are rotated, where a table says their share."""
     table = config.get("rope_parameters") or config
@@ -133,6 +154,8 @@ def convert(checkout: Path, pairs: Sequence[tuple[Path, Path]], *options: str) -
             config = {**wanted(config), **config}
             if config["model_type"] == "nemotron_h":  # it looks for experts where keys are of them
                 config = published(config)
+            if config["model_type"] == "mimo_v2_flash":
+                config |= said_again(config)
             if config["model_type"] == "eurobert":
                 config.pop("classifier_pooling", None)
             (source / "config.json").write_text(json.dumps(config))

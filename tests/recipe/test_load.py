@@ -158,7 +158,7 @@ def test_unknown_architecture_lists_recipes(edited: Callable[..., Path]) -> None
     checkpoint = open_checkpoint(edited(config={"model_type": "qwen9"}))
     with pytest.raises(
         UnknownArchitecture,
-        match=r"'qwen9'.*mamba2, mbart, mellum, minicpm3, minimax_m2, ministral, ministral3",
+        match=r"'qwen9'.*mbart, mellum, mimo_v2_flash, minicpm3, minimax_m2, ministral, ministral3",
     ):
         find_recipe(checkpoint)
 

@@ -80,6 +80,7 @@ NOMIC = "nomic-embed-text-v1"
 NORTH = "North-Mini-Code-1.0"
 EURO = "EuroBERT-210m"
 LAGUNA = "Laguna-XS.2"
+MIMO = "MiMo-V2-Flash"
 SWASH = "granite-swash-2b"
 MIXER = "Phi-3.5-MoE-instruct"
 DEBERTA = "deberta-v2-xlarge"
@@ -271,6 +272,16 @@ DECLARED: tuple[Declared, ...] = (
     ),
     Declared(SWASH, {"no_rope_layers": [1] * 24}, None),
     Declared("Mellum2-12B-A2.5B-Base", {"rope_parameters": None, "rope_theta": 1e6}, None),
+    Declared(MIMO, {"sliding_window_size": None}, {"sliding_window": 128}),
+    Declared(MIMO, {"sliding_window_size": 64}, None),
+    Declared(MIMO, {"hybrid_layer_pattern": [0] * 48}, None),
+    Declared(MIMO, {"swa_num_key_value_heads": 4}, None),
+    Declared(MIMO, {"rope_theta": 1e7}, None),
+    Declared(MIMO, {"layernorm_epsilon": 1e-6}, None),
+    Declared(MIMO, {"layernorm_epsilon": 1e-6, "rms_norm_eps": 1e-6}, {"norm_eps": 1e-6}),
+    Declared(MIMO, {"add_full_attention_sink_bias": True}, None),
+    Declared(MIMO, {"attention_value_scale": None}, {"value_scale": 0.707}),
+    Declared(MIMO, {"attention_value_scale": 0.5}, {"value_scale": 0.5}),
     Declared(LAGUNA, {"gating": "per-element"}, {"attention_gate_by_head": False}),
     Declared(LAGUNA, {"gating": "per-head"}, {"attention_gate_by_head": True}),
     Declared(LAGUNA, {"gating": None}, {"attention_gate_by_head": True}),

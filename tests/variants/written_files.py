@@ -60,6 +60,8 @@ OTHERWISE_OF: Mapping[str, frozenset[str]] = {
     ),
     # One for each layer says so, and a word may be another.
     "laguna": frozenset({"num_attention_heads", "gating"}),
+    # Null is 1.
+    "mimo_v2_flash": frozenset({"attention_value_scale"}),
     # Of layers with a window, where there are none.
     **dict.fromkeys(("gemma4_text", "gemma4_unified_text"), frozenset({"num_key_value_heads"})),
     "falcon_h1": frozenset(
