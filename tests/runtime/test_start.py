@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import marshal
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -58,6 +60,18 @@ HEAVY = {"torch", "cuda.bindings", "jinja2", "tokenizers", "numpy.random", "argp
 # A variable that would hide what Python writes beside modules that it imports.
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 TEMPLATE = "{{ bos_token }}{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
+# Prints which of the loader's files are compiled when a model is opened.
+COMPILED = """
+import json, sys
+compiled = []
+def note(event, arguments):
+    if event == "compile" and str(arguments[1]).startswith("loader/"):
+        compiled.append(arguments[1])
+sys.addaudithook(note)
+import run
+run.Manifest(run.FOLDER)
+print(json.dumps(compiled))
+"""
 CONTINUED = """
 import json, sys
 import run
@@ -148,3 +162,60 @@ def test_running_adds_no_files(module: Path, ids: dict[str, list[int]], tmp_path
 
 def files(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*"))
+
+
+def compiled(folder: Path, cache: Path, *flags: str) -> set[str]:
+    """The loader's files that a new process compiles, with a user's cache of its own."""
+    env = {name: value for name, value in os.environ.items() if name != NO_BYTECODE}
+    env |= {"PYTHONPATH": str(folder), "XDG_CACHE_HOME": str(cache)}
+    command = [sys.executable, *flags, "-c", COMPILED]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout))
+
+
+def kept(cache: Path) -> list[Path]:
+    return files(cache / "maxtool" / "bytecode") if cache.exists() else []
+
+
+def test_the_loader_is_compiled_once(artifact: Path, tmp_path: Path) -> None:
+    cache, copy = tmp_path / "cache", tmp_path / "copy"
+    shutil.copytree(artifact, copy)
+    first = compiled(artifact, cache)
+    assert "loader/manifest.py" in first
+    assert len(kept(cache)) == len(first)
+    assert all(file.stat().st_mode & 0o777 == 0o600 for file in kept(cache))
+    assert compiled(artifact, cache) == set()
+    assert compiled(copy, cache) == set()
+    changed = copy / "loader" / "errors.py"
+    changed.write_text(changed.read_text() + "# more\n")
+    assert compiled(copy, cache) == {"loader/errors.py"}
+    assert compiled(artifact, cache) == set()
+
+
+def test_nothing_is_kept_where_python_is_told_so(artifact: Path, tmp_path: Path) -> None:
+    assert compiled(artifact, tmp_path / "cache", "-B")
+    assert kept(tmp_path / "cache") == []
+
+
+def test_what_others_may_write_is_compiled_again(artifact: Path, tmp_path: Path) -> None:
+    first = compiled(artifact, tmp_path)
+    for file in kept(tmp_path):
+        file.chmod(0o666)
+    assert compiled(artifact, tmp_path) == first
+    assert all(file.stat().st_mode & 0o777 == 0o600 for file in kept(tmp_path))
+
+
+@pytest.mark.parametrize("content", [b"", b"no code", marshal.dumps(3)])
+def test_what_is_no_code_is_compiled_again(artifact: Path, tmp_path: Path, content: bytes) -> None:
+    first = compiled(artifact, tmp_path)
+    for file in kept(tmp_path):
+        file.write_bytes(content)
+    assert compiled(artifact, tmp_path) == first
+    assert compiled(artifact, tmp_path) == set()
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(artifact: Path, tmp_path: Path) -> None:
+    nowhere = tmp_path / "file"
+    nowhere.write_text("")
+    assert compiled(artifact, nowhere)
