@@ -57,6 +57,8 @@ NEEDED = {
 }
 # What tvm_ffi imports where it is installed, and what other uses of a model need.
 HEAVY = {"torch", "cuda.bindings", "jinja2", "tokenizers", "numpy.random", "argparse", "tvm"}
+HEAVY |= {"tvm_ffi.cpp", "tvm_ffi.dataclasses", "tvm_ffi.structural"}
+HEAVY |= {"importlib.metadata", "email.parser", "logging", "subprocess"}
 # A variable that would hide what Python writes beside modules that it imports.
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 TEMPLATE = "{{ bos_token }}{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
@@ -140,6 +142,23 @@ def test_a_framework_can_be_used_beside_a_model(
     assert package in modules_after(artifact, code)
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        "from tvm_ffi import cpp, structural_equal; assert structural_equal([1], [1])",
+        "import tvm_ffi; tvm_ffi.cpp.load_inline; tvm_ffi.dataclasses.py_class; tvm_ffi.LIB",
+        "import tvm_ffi.structural as it; import tvm_ffi; assert tvm_ffi.structural is it",
+        "import tvm_ffi; assert not hasattr(tvm_ffi, 'nonsense')",
+        "import tvm; assert tvm.runtime.tensor([1, 2]).shape == (2,)",
+    ],
+)
+def test_all_of_the_ffi_can_be_used_beside_a_model(artifact: Path, use: str) -> None:
+    after = "assert len(list(model.generate([1, 5], max_tokens=3))) and tvm_ffi.cpp"
+    lines = ["import json, sys, run", "model = run.load()", use, "import tvm_ffi", after]
+    code = "\n".join([*lines, "print(json.dumps(sorted(sys.modules)))"])
+    assert "tvm_ffi.cpp" in modules_after(artifact, code)
+
+
 def test_running_adds_no_files(module: Path, ids: dict[str, list[int]], tmp_path: Path) -> None:
     folder, prompts = tmp_path / "artifact", tmp_path / "prompts.txt"
     tokens = [*ids["story"][: tiny_artifact.CONTEXT], tiny_artifact.EOS]
@@ -171,7 +190,8 @@ def compiled(folder: Path, cache: Path, *flags: str) -> set[str]:
     command = [sys.executable, *flags, "-c", COMPILED]
     done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
     assert done.returncode == 0, done.stderr
-    return set(json.loads(done.stdout))
+    names: list[str] = json.loads(done.stdout)
+    return set(names)
 
 
 def kept(cache: Path) -> list[Path]:
