@@ -25,6 +25,7 @@ was asked does not fit the model, 6 the machine lacks something, 130 interrupted
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import marshal
 import os
@@ -188,5 +189,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(loader.main(FOLDER, argv))
 
 
+def _end_at_once(codes: list[int]) -> None:
+    """End the process with the code that the program gave, if it came so far.
+
+    The system frees all memory at once, where Python would take apart every module, and the runtime
+    wait for each of its threads.
+    """
+    with suppress(OSError, ValueError):  # Python tells of a stream that cannot be written
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        if codes:
+            os._exit(codes[0])
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    codes: list[int] = []
+    atexit.register(_end_at_once, codes)  # behind all that is registered later
+    codes.append(main())
+    sys.exit(codes[0])

@@ -239,3 +239,28 @@ def test_a_cache_that_cannot_be_written_is_done_without(artifact: Path, tmp_path
     nowhere = tmp_path / "file"
     nowhere.write_text("")
     assert compiled(artifact, nowhere)
+
+
+def test_the_program_ends_at_once(artifact: Path) -> None:
+    """Handlers of others are called, and what Python would take apart is left to the system."""
+    code = """if 1:
+        import atexit, runpy, sys, os
+        class Kept:
+            def __del__(self):
+                os.write(2, b"taken apart")
+        sys.kept = Kept()
+        register = atexit.register
+        def once(*arguments):
+            register(*arguments)
+            register(os.write, 2, b"handlers")
+        atexit.register = once
+        sys.argv = sys.argv[1:]
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    """
+    for arguments, expected in ((["--ids", "1,5"], 0), (["--ids", "x"], 2), (["--ids", ""], 3)):
+        command = [sys.executable, "-c", code, artifact / "run.py", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == expected, done.stderr
+        assert "handlers" in done.stderr
+        assert "taken apart" not in done.stderr
+        assert bool(done.stdout) == (expected == 0)
