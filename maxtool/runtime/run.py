@@ -25,13 +25,17 @@ was asked does not fit the model, 6 the machine lacks something, 130 interrupted
 
 from __future__ import annotations
 
+import atexit
+import hashlib
+import marshal
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.machinery import SOURCE_SUFFIXES, FileFinder, SourceFileLoader
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import MAGIC_NUMBER, module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 FOLDER = Path(__file__).parent
@@ -50,14 +54,65 @@ LATER = {
 }
 
 
-class _Source(SourceFileLoader):
-    """Reader of the loader's files that leaves no bytecode beside them.
+# Of a compiled file that others may write to, nothing is run.
+OTHERS_MAY_WRITE = 0o022
 
-    So running a model adds no files to its folder.
+
+class _Source(SourceFileLoader):
+    """Reader of the loader's files that leaves no bytecode beside them, but in the user's cache.
+
+    So running a model adds no files to its folder, and artifacts share what was compiled: a file
+    of the cache is named after the source, and after the Python that compiled it.
     """
 
-    def set_data(self, *_: Any, **__: Any) -> None:  # noqa: ANN401
-        """Drop what Python would write."""
+    def get_code(self, _fullname: str) -> CodeType:
+        """The code of the file, compiled unless the cache has it."""
+        source = self.get_data(self.path)
+        place = _place(source)
+        if (kept := _kept(place)) is not None:
+            return kept
+        name = os.path.basename(self.path)  # noqa: PTH119
+        code: CodeType = self.source_to_code(source, f"loader/{name}")  # true of each artifact
+        if not sys.dont_write_bytecode:
+            with suppress(OSError):
+                _keep(place, code)
+        return code
+
+
+def _place(source: bytes) -> str:
+    """The path in the user's cache at which the code of a source is kept."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(base):  # noqa: PTH117 - what is not, is to be ignored (XDG)
+        base = os.path.expanduser("~/.cache")  # noqa: PTH111
+    which = b"%s %d %s" % (MAGIC_NUMBER, sys.flags.optimize, source)
+    return f"{base}/maxtool/bytecode/{hashlib.sha256(which).hexdigest()}.{sys.implementation.name}"
+
+
+def _kept(path: str) -> CodeType | None:
+    """The code that this user alone keeps at a path; None if there is none."""
+    try:
+        with open(path, "rb") as stream:  # noqa: PTH123
+            status = os.fstat(stream.fileno())
+            if status.st_uid != os.geteuid() or status.st_mode & OTHERS_MAY_WRITE:
+                return None
+            code = marshal.loads(stream.read())  # noqa: S302 - written by this user
+    except (OSError, EOFError, ValueError, TypeError):
+        return None
+    return code if isinstance(code, CodeType) else None
+
+
+def _keep(path: str, code: CodeType) -> None:
+    """Put code in its place, whole or not at all, where this user alone may write it."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120
+    scratch = f"{path}.{os.urandom(8).hex()}"
+    file = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with open(file, "wb") as stream:  # noqa: PTH123
+            stream.write(marshal.dumps(code))
+        os.replace(scratch, path)  # noqa: PTH105
+    except OSError:
+        os.unlink(scratch)  # noqa: PTH108
+        raise
 
 
 def _loader() -> Any:  # noqa: ANN401 - a package that type checkers do not find
@@ -134,5 +189,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(loader.main(FOLDER, argv))
 
 
+def _end_at_once(codes: list[int]) -> None:
+    """End the process with the code that the program gave, if it came so far.
+
+    The system frees all memory at once, where Python would take apart every module, and the runtime
+    wait for each of its threads.
+    """
+    with suppress(OSError, ValueError):  # Python tells of a stream that cannot be written
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        if codes:
+            os._exit(codes[0])
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    codes: list[int] = []
+    atexit.register(_end_at_once, codes)  # behind all that is registered later
+    codes.append(main())
+    sys.exit(codes[0])

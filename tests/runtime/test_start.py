@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import marshal
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -55,9 +57,23 @@ NEEDED = {
 }
 # What tvm_ffi imports where it is installed, and what other uses of a model need.
 HEAVY = {"torch", "cuda.bindings", "jinja2", "tokenizers", "numpy.random", "argparse", "tvm"}
+HEAVY |= {"tvm_ffi.cpp", "tvm_ffi.dataclasses", "tvm_ffi.structural"}
+HEAVY |= {"importlib.metadata", "email.parser", "logging", "subprocess"}
 # A variable that would hide what Python writes beside modules that it imports.
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 TEMPLATE = "{{ bos_token }}{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
+# Prints which of the loader's files are compiled when a model is opened.
+COMPILED = """
+import json, sys
+compiled = []
+def note(event, arguments):
+    if event == "compile" and str(arguments[1]).startswith("loader/"):
+        compiled.append(arguments[1])
+sys.addaudithook(note)
+import run
+run.Manifest(run.FOLDER)
+print(json.dumps(compiled))
+"""
 CONTINUED = """
 import json, sys
 import run
@@ -126,6 +142,23 @@ def test_a_framework_can_be_used_beside_a_model(
     assert package in modules_after(artifact, code)
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        "from tvm_ffi import cpp, structural_equal; assert structural_equal([1], [1])",
+        "import tvm_ffi; tvm_ffi.cpp.load_inline; tvm_ffi.dataclasses.py_class; tvm_ffi.LIB",
+        "import tvm_ffi.structural as it; import tvm_ffi; assert tvm_ffi.structural is it",
+        "import tvm_ffi; assert not hasattr(tvm_ffi, 'nonsense')",
+        "import tvm; assert tvm.runtime.tensor([1, 2]).shape == (2,)",
+    ],
+)
+def test_all_of_the_ffi_can_be_used_beside_a_model(artifact: Path, use: str) -> None:
+    after = "assert len(list(model.generate([1, 5], max_tokens=3))) and tvm_ffi.cpp"
+    lines = ["import json, sys, run", "model = run.load()", use, "import tvm_ffi", after]
+    code = "\n".join([*lines, "print(json.dumps(sorted(sys.modules)))"])
+    assert "tvm_ffi.cpp" in modules_after(artifact, code)
+
+
 def test_running_adds_no_files(module: Path, ids: dict[str, list[int]], tmp_path: Path) -> None:
     folder, prompts = tmp_path / "artifact", tmp_path / "prompts.txt"
     tokens = [*ids["story"][: tiny_artifact.CONTEXT], tiny_artifact.EOS]
@@ -148,3 +181,86 @@ def test_running_adds_no_files(module: Path, ids: dict[str, list[int]], tmp_path
 
 def files(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*"))
+
+
+def compiled(folder: Path, cache: Path, *flags: str) -> set[str]:
+    """The loader's files that a new process compiles, with a user's cache of its own."""
+    env = {name: value for name, value in os.environ.items() if name != NO_BYTECODE}
+    env |= {"PYTHONPATH": str(folder), "XDG_CACHE_HOME": str(cache)}
+    command = [sys.executable, *flags, "-c", COMPILED]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    assert done.returncode == 0, done.stderr
+    names: list[str] = json.loads(done.stdout)
+    return set(names)
+
+
+def kept(cache: Path) -> list[Path]:
+    return files(cache / "maxtool" / "bytecode") if cache.exists() else []
+
+
+def test_the_loader_is_compiled_once(artifact: Path, tmp_path: Path) -> None:
+    cache, copy = tmp_path / "cache", tmp_path / "copy"
+    shutil.copytree(artifact, copy)
+    first = compiled(artifact, cache)
+    assert "loader/manifest.py" in first
+    assert len(kept(cache)) == len(first)
+    assert all(file.stat().st_mode & 0o777 == 0o600 for file in kept(cache))
+    assert compiled(artifact, cache) == set()
+    assert compiled(copy, cache) == set()
+    changed = copy / "loader" / "errors.py"
+    changed.write_text(changed.read_text() + "# more\n")
+    assert compiled(copy, cache) == {"loader/errors.py"}
+    assert compiled(artifact, cache) == set()
+
+
+def test_nothing_is_kept_where_python_is_told_so(artifact: Path, tmp_path: Path) -> None:
+    assert compiled(artifact, tmp_path / "cache", "-B")
+    assert kept(tmp_path / "cache") == []
+
+
+def test_what_others_may_write_is_compiled_again(artifact: Path, tmp_path: Path) -> None:
+    first = compiled(artifact, tmp_path)
+    for file in kept(tmp_path):
+        file.chmod(0o666)
+    assert compiled(artifact, tmp_path) == first
+    assert all(file.stat().st_mode & 0o777 == 0o600 for file in kept(tmp_path))
+
+
+@pytest.mark.parametrize("content", [b"", b"no code", marshal.dumps(3)])
+def test_what_is_no_code_is_compiled_again(artifact: Path, tmp_path: Path, content: bytes) -> None:
+    first = compiled(artifact, tmp_path)
+    for file in kept(tmp_path):
+        file.write_bytes(content)
+    assert compiled(artifact, tmp_path) == first
+    assert compiled(artifact, tmp_path) == set()
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(artifact: Path, tmp_path: Path) -> None:
+    nowhere = tmp_path / "file"
+    nowhere.write_text("")
+    assert compiled(artifact, nowhere)
+
+
+def test_the_program_ends_at_once(artifact: Path) -> None:
+    """Handlers of others are called, and what Python would take apart is left to the system."""
+    code = """if 1:
+        import atexit, runpy, sys, os
+        class Kept:
+            def __del__(self):
+                os.write(2, b"taken apart")
+        sys.kept = Kept()
+        register = atexit.register
+        def once(*arguments):
+            register(*arguments)
+            register(os.write, 2, b"handlers")
+        atexit.register = once
+        sys.argv = sys.argv[1:]
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    """
+    for arguments, expected in ((["--ids", "1,5"], 0), (["--ids", "x"], 2), (["--ids", ""], 3)):
+        command = [sys.executable, "-c", code, artifact / "run.py", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == expected, done.stderr
+        assert "handlers" in done.stderr
+        assert "taken apart" not in done.stderr
+        assert bool(done.stdout) == (expected == 0)

@@ -8,7 +8,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,8 @@ def open_module(
     except ImportError:
         wanted = f"apache-tvm-ffi=={manifest.root.get('tvm_ffi', '')}".removesuffix("==")
         raise MachineLacks("tvm_ffi is not installed", hint=f"pip install {wanted}") from None
-    check_release("apache-tvm-ffi", manifest.root.get("tvm_ffi"))
+    folder = Path(tvm_ffi.__file__).parents[1]
+    check_release("apache-tvm-ffi", folder, manifest.root.get("tvm_ffi"))
     # The runtime registers types that only the compiler package describes.
     tvm_ffi.registry._SKIP_UNKNOWN_OBJECTS = True
     names = [RUNTIME] if processor.vm[0] == CPU else [RUNTIME, CUDA_RUNTIME]
@@ -104,7 +104,7 @@ def find_runtime(manifest: Manifest, name: str = RUNTIME, *, verified: bool) -> 
     for folder in sys.path:
         library = Path(folder or ".") / "tvm" / "lib" / name
         if library.is_file():
-            check_release("apache-tvm", manifest.root.get("tvm"))
+            check_release("apache-tvm", Path(folder or "."), manifest.root.get("tvm"))
             return library.resolve()
     wanted = manifest.root.get("tvm")
     raise MachineLacks(
@@ -114,13 +114,29 @@ def find_runtime(manifest: Manifest, name: str = RUNTIME, *, verified: bool) -> 
     )
 
 
-def check_release(package: str, compiled_with: object) -> None:
+def check_release(package: str, folder: Path, compiled_with: object) -> None:
     """Refuse a runtime of another release: neither calls nor files are the same between them."""
-    try:
-        installed = version(package)
-    except PackageNotFoundError:
-        return
-    if str(compiled_with).split(".")[:2] != installed.split(".")[:2]:
+    installed = _release(package, folder)
+    if installed and str(compiled_with).split(".")[:2] != installed.split(".")[:2]:
         what = f"the model was compiled with {package} {compiled_with!s:.40}"
         hint = f"pip install {package}=={compiled_with!s:.40}, or compile the model again"
         raise MachineLacks(f"{what}; {installed} is installed", hint=hint)
+
+
+def _release(package: str, folder: Path) -> str | None:
+    """The installed release of a package in a folder; None if nothing says.
+
+    It is in the name of the folder that installers put beside a package. Python's own way, which
+    also finds others, takes as long to import as a small model to load.
+    """
+    start, end = f"{package.replace('-', '_')}-", ".dist-info"
+    names = os.listdir(folder)  # noqa: PTH208
+    found = [name for name in names if name.startswith(start) and name.endswith(end)]
+    if len(found) == 1:
+        return found[0][len(start) : -len(end)]
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
