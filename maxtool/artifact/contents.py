@@ -39,7 +39,7 @@ class NamedGraph:
     state: Sequence[str] = ()  # the buffers that calls share, likewise
     # What inputs that need not be given are full of.
     defaults: Mapping[str, int] = field(default_factory=dict)
-    # Least sizes of symbolic dimensions where they are more than 1.
+    # Least sizes of symbolic dimensions where they are not 1.
     least: Mapping[str, int] = field(default_factory=dict)
     # Sizes of symbolic dimensions that most calls have: there is code for these alone.
     usual: Mapping[str, int] = field(default_factory=dict)

@@ -117,9 +117,15 @@ def _sizes_that_fit(
     function: NamedGraph, limits: Mapping[str, Limit], drawn: Iterable[Mapping[str, int]]
 ) -> Sequence[Mapping[str, int]]:
     """The sizes for each call, with which all holds that the graph claims of them."""
-    claims = claims_of(function.graph)
+    claims, least = claims_of(function.graph), _least(function)
     found = (fitting(within(sizes, limits), claims) for sizes in drawn)
-    fit = [one for one in found if one is not None and within(one, limits) == one]
+    fit = [
+        one
+        for one in found
+        if one is not None
+        and within(one, limits) == one
+        and all(one[name] >= size for name, size in least.items())
+    ]
     if not fit:
         listed = ", ".join(f"{left} is {right}" for left, right in claims)
         hint = "--shape NAME=SIZES says sizes that fit"
@@ -184,7 +190,7 @@ def _alike(function: NamedGraph) -> Iterator[dict[str, int]]:
 def sizes_of(function: NamedGraph) -> Iterator[dict[str, int]]:
     """Sizes of the named dimensions for each call; one call where there are none."""
     least = names = _least(function)
-    yield least
+    yield {name: max(size, 1) for name, size in least.items()}
     for round_ in range(2 if names else 0):
         # Neighbours differ, so that sizes that are taken for each other are noticed.
         usual = {
@@ -192,6 +198,8 @@ def sizes_of(function: NamedGraph) -> Iterator[dict[str, int]]:
             for index, name in enumerate(names)
         }
         yield usual
+    # One at a time, as there is nothing to compare where all of it is empty.
+    yield from (usual | {name: 0} for name, size in least.items() if not size)
     # One at a time, so that they are not multiplied.
     many = (usual | {name: max(MANY, least[name] + 1)} for name in names)
     yield from (sizes for sizes in many if _elements(function.graph, sizes) <= MOST_ELEMENTS)

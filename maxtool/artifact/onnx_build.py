@@ -91,7 +91,8 @@ def _function(imported: ImportedGraph) -> NamedGraph:
     inputs, outputs = (
         tuple(map(_file_name, names)) for names in (imported.inputs, imported.outputs)
     )
-    return pure_function(FORWARD, imported.graph.name, imported.graph, inputs, outputs)
+    graph = imported.graph
+    return pure_function(FORWARD, graph.name, graph, inputs, outputs, may_be_empty=True)
 
 
 def _file_name(name: str) -> str:

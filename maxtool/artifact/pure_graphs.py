@@ -19,10 +19,19 @@ MOST_COMMON = 4096
 
 
 def pure_function(
-    name: str, symbol: str, graph: Graph, inputs: Sequence[str], outputs: Sequence[str]
+    name: str,
+    symbol: str,
+    graph: Graph,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    *,
+    may_be_empty: bool = False,
 ) -> NamedGraph:
-    """A graph as a function of an artifact; an error lists all that keeps it from being one."""
-    least = _met(graph, least_sizes(graph))
+    """A graph as a function of an artifact; an error lists all that keeps it from being one.
+
+    ``may_be_empty`` says that sizes of inputs are 0 or more where the graph asks for no more.
+    """
+    least = _met(graph, _floors(graph, 0 if may_be_empty else 1) | least_sizes(graph))
     problems = [
         *([] if graph.inputs else ["it takes no inputs"]),
         *_buffers(graph, inputs),
@@ -37,8 +46,14 @@ def pure_function(
     if problems:
         raise ModelMismatch(f"{name} cannot be kept as a function of arrays", problems=problems)
     named = {dim.value: size for dim, size in least.items() if isinstance(dim.value, str)}
-    above = {size_name: size for size_name, size in named.items() if size > 1}
-    return NamedGraph(name, symbol, graph, tuple(inputs), tuple(outputs), least=above)
+    unusual = {size_name: size for size_name, size in named.items() if size != 1}
+    return NamedGraph(name, symbol, graph, tuple(inputs), tuple(outputs), least=unusual)
+
+
+def _floors(graph: Graph, least: int) -> dict[Dim, int]:
+    """The least size of each name that the inputs have, if nothing is demanded of it."""
+    names = (name for value in graph.inputs for dim in value.shape for name in dim.names())
+    return {Dim(name): least for name in names}
 
 
 def _buffers(graph: Graph, names: Sequence[str]) -> Iterator[str]:
@@ -89,15 +104,16 @@ def _met(graph: Graph, least: dict[Dim, int]) -> dict[Dim, int]:
     sizes that would fit are refused then, a low and very wide image, but none that do not.
     """
     shapes = [[str(dim.value) for dim in value.shape] for value in graph.inputs]
-    known = {name for shape in shapes for name in shape}
+    known = dict.fromkeys(name for shape in shapes for name in shape)
     counts = {shape[0] for shape in shapes if shape}
     met = dict(least)
     for dim, size in least.items():
         names = {*dim.names()}
-        if str(dim.value) in known or not names <= known:
+        if str(dim.value) in known or not names <= {*known} or _suffices(dim, size, met):
             continue
         for free in (counts, {*()}):
-            raised = _enough(dim, size, names - free, met)
+            inside = [name for name in known if name in names - free]
+            raised = _enough(dim, size, inside, met)
             if raised is not None:
                 met |= raised
                 break
@@ -107,14 +123,26 @@ def _met(graph: Graph, least: dict[Dim, int]) -> dict[Dim, int]:
 def _enough(
     dim: Dim, size: int, names: Iterable[str], least: dict[Dim, int]
 ) -> dict[Dim, int] | None:
-    """The same least size of some names with which a dimension is large enough; None if none is."""
+    """The least sizes of some names with which a dimension is large enough; None if none are.
+
+    One element of a single name may suffice, as of a text behind an empty cache; else it is the
+    same size for all of them.
+    """
     usual = {Dim(name): least.get(Dim(name), 1) for name in names}
+    for name in usual:
+        if _suffices(dim, size, one := least | {name: max(1, usual[name])}):
+            return one
     for common in range(1, MOST_COMMON):
         raised = least | {name: max(common, low) for name, low in usual.items()}
         if _smallest(dim, raised) >= size:
-            larger = (raised | {Dim(name): MOST_COMMON**2} for name in dim.names())
-            return raised if all(_smallest(dim, one) >= size for one in larger) else None
+            return raised if _suffices(dim, size, raised) else None
     return None
+
+
+def _suffices(dim: Dim, size: int, least: dict[Dim, int]) -> bool:
+    """Return whether a dimension is large enough with these sizes, and with larger ones."""
+    larger = (least | {Dim(name): MOST_COMMON**2} for name in dim.names())
+    return all(_smallest(dim, one) >= size for one in (least, *larger))
 
 
 def _unchecked(graph: Graph, least: dict[Dim, int]) -> Iterator[str]:
@@ -126,7 +154,7 @@ def _unchecked(graph: Graph, least: dict[Dim, int]) -> Iterator[str]:
 
 
 def _smallest(dim: Dim, least: dict[Dim, int]) -> int:
-    """A lower bound of a size, where sizes with names are at least 1; 0 if it may shrink."""
+    """A lower bound of a size, where names without one are at least 1; 0 if it may shrink."""
     if any(factor < 0 for _, factor in dim.polynomial.terms):
         return 0
     return dim.size({name: least.get(Dim(name), 1) for name in dim.names()})

@@ -153,7 +153,8 @@ def _calls(manifest: Manifest, settings: Settings) -> Iterator[Case]:
         hint = f"it has {', '.join(known)}" if known else "all its sizes are fixed"
         raise UsageError(f"the model has no size {', '.join(unknown)}", hint=hint)
     for name, entry in manifest.entries.items():
-        sizes = {size: settings.sizes.get(size, entry.least.get(size, 1)) for size in named[name]}
+        least = {size: max(entry.least.get(size, 1), 1) for size in named[name]}
+        sizes = {size: settings.sizes.get(size, low) for size, low in least.items()}
         label = " ".join([name, *(f"{size}={value}" for size, value in sizes.items())])
         yield Case(CALL, label, "call", sizes, call_work(manifest), entry=name)
 

@@ -11,22 +11,23 @@ import numpy as np
 from maxtool.graph.device import DeviceRef
 from maxtool.graph.dim import Dim
 from maxtool.graph.graph import CallNode, Graph
+from maxtool.graph.nested_graph import FlowGraph
 from maxtool.graph.node import Node
 from maxtool.graph.ops.pooling import POOLS
-from maxtool.graph.ops.reduction import NOT_OF_NOTHING
+from maxtool.graph.ops.reduction import INDICES
 from maxtool.graph.tensor import Tensor
 
 # Dimensions, and the sizes that they must have at least.
 Demands: TypeAlias = Iterator[tuple[Dim, int]]
-TRIED = np.array([*range(1, 4097), 1 << 30])
+TRIED = np.array([*range(4097), 1 << 30])
 """Sizes that are tried: dimensions grow with them linearly, in steps."""
 
 
 def least_sizes(graph: Graph) -> dict[Dim, int]:
     """The least size of each symbolic dimension with which nothing outside a tensor is read.
 
-    ``x[:, -1]`` needs one element, ``x[:, 3]`` four; a sum of products needs one term, a maximum
-    one element; a table of positions that begins at a known one holds as many as it has rows.
+    ``x[:, -1]`` needs one element, ``x[:, 3]`` four; the place of a maximum needs one element; a
+    table of positions that begins at a known one holds as many as it has rows.
     Dimensions of which nothing is demanded are not in it.
     """
     least: dict[Dim, int] = {}
@@ -63,7 +64,9 @@ def devices(graph: Graph) -> set[DeviceRef]:
 def _demands(graph: Graph) -> Demands:
     called = {id(node.callee): node.callee for node in graph.nodes if isinstance(node, CallNode)}
     for callee in called.values():
-        yield from _demands(callee)
+        turns = callee.turns if isinstance(callee, FlowGraph) else None
+        # Where that size is 0, nothing of the body is computed.
+        yield from ((dim, size) for dim, size in _demands(callee) if dim != turns or size > 1)
     known = {id(value): constant for constant, value in graph.constants}
     for node in graph.nodes:
         if not isinstance(node, CallNode):
@@ -132,10 +135,9 @@ DEMANDS: Mapping[str, Callable[[Node], Demands]] = {
     "broadcast_to": _made,
     "gather": _elements(lambda node: [node.inputs[0].shape[node.attributes["axis"]]]),
     "gather_nd": _elements(_gathered),
-    "matmul": _elements(lambda node: [node.inputs[0].shape[-1]]),
     "range": _made,
     "slice": _slice,
     "top_k": _ranked,
     **dict.fromkeys(SLIDING, _windows),
-    **dict.fromkeys(NOT_OF_NOTHING, _elements(_reduced)),
+    **dict.fromkeys(INDICES, _elements(_reduced)),
 }

@@ -64,7 +64,10 @@ class FlowGraph(_InnerGraph):
     Its nodes are the calls: of a condition's two branches, or of the predicate and the body of a
     loop. What they give is not a value here; the outputs, of the types ``results``, are what comes
     of the whole. Its inputs are the predicate or the state, and then what is used from ``outer``.
+    ``turns`` is the size that says how often a loop's body is called, if one does.
     """
+
+    turns: Dim | None = None
 
     def __init__(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from maxtool.parity.array_types import Definitions, Floats, Integers
@@ -9,12 +11,12 @@ from maxtool.parity.array_types import Definitions, Floats, Integers
 
 def softmax(x: Floats, axes: tuple[int, ...]) -> Floats:
     """Compute ``exp(x) / sum(exp(x))`` along axes, shifted so that exp cannot overflow."""
-    powers = np.exp(x - x.max(axes, keepdims=True))
+    powers = np.exp(x - x.max(axes, keepdims=True, initial=-np.inf))
     return powers / powers.sum(axes, keepdims=True)
 
 
 def _logsoftmax(x: Floats, axes: tuple[int, ...]) -> Floats:
-    shifted = x - x.max(axes, keepdims=True)
+    shifted = x - x.max(axes, keepdims=True, initial=-np.inf)
     return shifted - np.log(np.exp(shifted).sum(axes, keepdims=True))
 
 
@@ -31,7 +33,7 @@ def _layer_norm(x: Floats, gamma: Floats, beta: Floats, eps: float) -> Floats:
 
 
 def _group_norm(x: Floats, gamma: Floats, beta: Floats, num_groups: int, eps: float) -> Floats:
-    grouped = x.reshape(x.shape[0], num_groups, -1)
+    grouped = x.reshape(x.shape[0], num_groups, prod(x.shape[1:]) // num_groups)
     channels = (-1, *[1] * (x.ndim - 2))
     result = _standardized(grouped, (-1,), eps).reshape(x.shape)
     return result * gamma.reshape(channels) + beta.reshape(channels)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,20 @@ def _fold(function: Callable[..., Any]) -> Callable[..., Array]:
     return folded
 
 
+def _extreme(function: Callable[..., Any], sign: float) -> Callable[..., Array]:
+    """A largest or smallest element; of nothing the end of the type's numbers."""
+
+    def extreme(x: Array, axes: Axes) -> Array:
+        if x.dtype.kind in "iu":
+            limits = np.iinfo(x.dtype)
+            end: float = limits.min if sign < 0 else limits.max
+        else:
+            end = sign * np.inf
+        return np.asarray(function(x, axis=axes, keepdims=True, initial=end))
+
+    return extreme
+
+
 def _logsumexp(x: Array, axes: Axes) -> Array:
     """Add up exponentials relative to the largest element, unless that is infinite."""
     top = np.max(x, axis=axes, keepdims=True, initial=-np.inf)
@@ -33,7 +48,9 @@ def _place(function: Callable[..., Any]) -> Callable[..., Array]:
 
     def place(x: Array, axes: Axes) -> Array:
         kept = [axis for axis in range(x.ndim) if axis not in axes]
-        rows = x.transpose(*kept, *axes).reshape(*(x.shape[axis] for axis in kept), -1)
+        rows = x.transpose(*kept, *axes).reshape(
+            *(x.shape[axis] for axis in kept), prod(x.shape[axis] for axis in axes)
+        )
         return np.expand_dims(function(rows, axis=-1), axes)
 
     return place
@@ -61,7 +78,7 @@ def _top_k(x: Array, axes: Axes, k: int) -> tuple[Array, Array]:
     return np.take_along_axis(x, order, axis), order
 
 
-OF_NUMPY = ("all", "any", "max", "mean", "min", "prod", "sum")
+OF_NUMPY = ("all", "any", "mean", "prod", "sum")
 
 COMPUTED: Definitions = {
     **{name: _fold(getattr(np, name)) for name in OF_NUMPY},
@@ -70,5 +87,7 @@ COMPUTED: Definitions = {
     "argsort": _argsort,
     "cumsum": _cumsum,
     "logsumexp": _logsumexp,
+    "max": _extreme(np.max, -1),
+    "min": _extreme(np.min, 1),
     "top_k": _top_k,
 }

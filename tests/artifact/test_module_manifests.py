@@ -79,7 +79,7 @@ REFUSED: dict[str, tuple[Keys, object, str]] = {
     "no function": ((*FORWARD, "function"), "entry_other", "has no function 'entry_other'"),
     "least of nothing": ((*FORWARD, "least"), {"m": 3}, "needs 'm' to be at least 3"),
     "least as text": ((*FORWARD, "least"), {"n": "3"}, "'least' is"),
-    "least below 1": ((*FORWARD, "least"), {"n": 0}, "'least' is"),
+    "least below 0": ((*FORWARD, "least"), {"n": -1}, "'least' is"),
     "an element type": ((*FORWARD, "inputs", 0, "dtype"), "float128", "tensor 'x' is 'float128'"),
     "an empty shape": ((*FORWARD, "inputs", 0, "shape"), ["n", 0], "tensor 'x' is"),
     "a negative size": ((*FORWARD, "inputs", 0, "shape"), [-1, 4], "tensor 'x' is"),

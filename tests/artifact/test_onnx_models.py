@@ -121,7 +121,7 @@ def test_what_follows_from_two_sizes_is_large_enough(tmp_path: Path) -> None:
     done = compiling(path, "-o", tmp_path / "out", "--check")
     assert done.exit_code == 0, done.output
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text(encoding="utf-8"))
-    assert manifest["entries"]["forward"]["least"] == {"h": 8, "w": 8}
+    assert manifest["entries"]["forward"]["least"] == {"batch": 0, "h": 8, "w": 8}
     compiled = loader.load(tmp_path / "out")
     x = RANDOM.permutation(72).reshape(1, 1, 9, 8).astype(np.float32)
     pooled = x[0, 0, :8].reshape(4, 2, 4, 2).max((1, 3)).reshape(-1)

@@ -9,9 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, TypeAlias
 
+import numpy as np
+
 from maxtool.dtype import DType
+from maxtool.graph.dim import Dim
 from maxtool.graph.graph import Graph
 from maxtool.graph.nested_graph import FlowGraph, NestedGraph, as_results
+from maxtool.graph.ops.comparison import less
+from maxtool.graph.ops.creation import shape_to_tensor
+from maxtool.graph.ops.layout import reshape
 from maxtool.graph.ops.operation_table import as_tensor, is_traced
 from maxtool.graph.tensor import Tensor, TensorLike
 from maxtool.graph.type import BufferType, TensorType
@@ -92,18 +98,46 @@ def while_loop(
         raise ValueError("while_loop: there are no initial values")
     if buffers := [tensor for tensor in values if isinstance(tensor.type, BufferType)]:
         raise ValueError(f"while_loop: {buffers[0].type} cannot be a value of a loop; copy it")
+    return _looped(values, predicate, body)
+
+
+def repeat(
+    turns: Dim, initial_values: Sequence[Tensor], body: Callable[..., Iterable[Tensor]]
+) -> list[Tensor]:
+    """The values that are left when a function was called on them as often as a size says.
+
+    Args:
+        turns: The size.
+        initial_values: Tensors.
+        body: From the number of a turn, int64 of rank 0, and the values to new ones.
+    """
+    count = reshape(shape_to_tensor([turns]), [])
+    first = as_tensor(np.zeros((), np.int64))
+
+    def turn(number: Tensor, *values: Tensor) -> list[Tensor]:
+        return [number + 1, *body(number, *values)]
+
+    return _looped([first, *initial_values], lambda at, *_: less(at, count), turn, turns)[1:]
+
+
+def _looped(
+    values: Sequence[Tensor],
+    predicate: Callable[..., Tensor],
+    body: Callable[..., Results],
+    turns: Dim | None = None,
+) -> list[Tensor]:
     graph, wanted = Graph.current(), [value.type for value in values]
     asked, again = _asking(predicate), _checking("while_loop: the body", body, wanted)
     if graph is None:
         while asked(*values)[0]:
             values = again(*values)
-        return values
+        return [*values]
     name = f"while_{len(graph.subgraphs)}"
     parts = [
         NestedGraph(f"{name}_predicate", graph, asked, wanted),
         NestedGraph(f"{name}_body", graph, again, wanted),
     ]
-    return _flowing(graph, (name, "while"), values, parts, wanted)
+    return _flowing(graph, (name, "while"), values, parts, wanted, turns)
 
 
 def _flowing(
@@ -112,11 +146,13 @@ def _flowing(
     own: Sequence[Tensor],
     parts: Sequence[NestedGraph],
     wanted: Sequence[TensorType],
+    turns: Dim | None = None,
 ) -> list[Tensor]:
     """Record the whole, of what decides it or is its state, and of what its parts use."""
     outside = list({id(value): value for part in parts for value in part.outside}.values())
     operands = [*map(graph.value, own), *outside]
     flow = FlowGraph(named[0], graph, named[1], [value.type for value in operands], wanted)
+    flow.turns = turns
     inside = dict(zip(map(id, outside), flow.inputs[len(own) :], strict=True))
     state = flow.inputs[: len(own)] if named[1] == "while" else ()
     for part in parts:

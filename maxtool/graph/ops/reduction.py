@@ -22,8 +22,6 @@ __all__ += ["argmax", "argmin", "cumsum"]
 
 REDUCTIONS = ("all", "any", "logsumexp", "max", "mean", "min", "prod", "sum")
 INDICES = ("argmax", "argmin")
-# Of nothing there is no such element.
-NOT_OF_NOTHING = ("max", "min", *INDICES)
 
 
 @rule("prod", "sum")
@@ -125,7 +123,7 @@ def prod(x: TensorLike, axis: Axes = -1) -> Tensor:
 def max(x: TensorLike, y: TensorLike | None = None, /, axis: Axes = -1) -> Tensor:  # noqa: A001
     """The largest element along ``axis``; with ``y``, the larger of two elements each.
 
-    NaN where there is one.
+    NaN where there is one; the least number of the type where a call brings no element.
     """
     return reduce("max", x, axis) if y is None else apply("maximum", x, y)[0]
 
@@ -133,7 +131,7 @@ def max(x: TensorLike, y: TensorLike | None = None, /, axis: Axes = -1) -> Tenso
 def min(x: TensorLike, y: TensorLike | None = None, /, axis: Axes = -1) -> Tensor:  # noqa: A001
     """The smallest element along ``axis``; with ``y``, the smaller of two elements each.
 
-    NaN where there is one.
+    NaN where there is one; the largest number of the type where a call brings no element.
     """
     return reduce("min", x, axis) if y is None else apply("minimum", x, y)[0]
 

@@ -42,7 +42,7 @@ def check_shapes(
     dims: dict[str, int] = {}
     for spec in entry.inputs:
         if spec.name in shapes:
-            _check_shape(spec, shapes[spec.name], dims)
+            _check_shape(spec, shapes[spec.name], dims, entry.least)
     for name, size in dims.items():
         limit = manifest.limits.get(name)
         if isinstance(limit, int) and size > limit:
@@ -86,7 +86,7 @@ def _filled(spec: InputSpec, dims: Mapping[str, int]) -> Array:
 def _check_values(manifest: Manifest, inputs: Mapping[str, Array]) -> None:
     for name, array in inputs.items():
         limit = manifest.limits.get(name)
-        if isinstance(limit, tuple):
+        if isinstance(limit, tuple) and array.size:
             low, high = int(array.min()), int(array.max())
             if low < limit[0] or high > limit[1]:
                 what = f"{name} has values from {low} to {high}"
@@ -100,10 +100,14 @@ def _check_padding(manifest: Manifest, inputs: Mapping[str, Array]) -> None:
         raise DoesNotFit("attention_mask has padding before or within a text; it belongs behind")
 
 
-def _check_shape(spec: ArraySpec, shape: tuple[int, ...], dims: dict[str, int]) -> None:
+def _check_shape(
+    spec: ArraySpec, shape: tuple[int, ...], dims: dict[str, int], least: Mapping[str, int]
+) -> None:
     """Hold a shape against what is taken; names of dimensions get their sizes in ``dims``."""
-    if len(shape) != len(spec.shape) or 0 in shape:
-        sizes = ", whose sizes are at least 1" if 0 in shape else ""
+    pairs = [*zip(shape, spec.shape, strict=False)]
+    is_empty = any(size == 0 and not _may_be_empty(wanted, least) for size, wanted in pairs)
+    if len(shape) != len(spec.shape) or is_empty:
+        sizes = ", whose sizes are at least 1" if is_empty else ""
         what = f"{spec.name} has shape {shape}; the model takes {spec}{sizes}"
         raise BadInput(what, tensor=spec.name)
     for size, wanted in zip(shape, spec.shape, strict=True):
@@ -112,6 +116,10 @@ def _check_shape(spec: ArraySpec, shape: tuple[int, ...], dims: dict[str, int]) 
             known = f" with {wanted} {expected}" if isinstance(wanted, str) else ""
             what = f"{spec.name} has shape {shape}; the model takes {spec}{known}"
             raise BadInput(what, tensor=spec.name)
+
+
+def _may_be_empty(size: int | str, least: Mapping[str, int]) -> bool:
+    return isinstance(size, str) and least.get(size, 1) == 0
 
 
 def _checked(spec: ArraySpec, array: Array) -> Array:
@@ -137,4 +145,4 @@ def _is_taken(array: Array, name: str, dtype: np.dtype[Any]) -> bool:
 def _in_range(array: Array, dtype: np.dtype[Any]) -> bool:
     """Return whether Python integers, int64 in NumPy, are all in the range of ``dtype``."""
     limits = np.iinfo(dtype)
-    return bool(array.size and limits.min <= array.min() and array.max() <= limits.max)
+    return not array.size or bool(limits.min <= array.min() and array.max() <= limits.max)

@@ -184,7 +184,7 @@ class ManifestParser:
     def _least(self, item: object) -> dict[str, int]:
         """The least sizes of named dimensions."""
         least: dict[str, int] = self._get(item, "least", (dict, type(None))) or {}
-        if not all(type(size) is int and 0 < size <= MAX_SIZE for size in least.values()):
+        if not all(type(size) is int and 0 <= size <= MAX_SIZE for size in least.values()):
             raise self._wrong(f"'least' is {least!r:.80}")
         return least
 

@@ -155,4 +155,4 @@ class EntrySpec:
     inputs: tuple[InputSpec, ...]
     outputs: tuple[ArraySpec, ...]
     state: bool  # whether it reads and writes the state
-    least: Mapping[str, int] = field(default_factory=dict)  # sizes of named dimensions, above 1
+    least: Mapping[str, int] = field(default_factory=dict)  # sizes of named dimensions, if not 1

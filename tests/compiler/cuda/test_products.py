@@ -72,6 +72,13 @@ def test_products(dtype: str, rows: int, n: int, k: int) -> None:
     check(dtype, rows, n, k)
 
 
+@pytest.mark.parametrize("rows", [1, 17])
+@pytest.mark.parametrize("dtype", sorted(TYPES))
+def test_products_of_no_terms_are_zero(dtype: str, rows: int) -> None:
+    for batch in ((), (2,)):
+        check(dtype, rows, 64, 0, batch)
+
+
 @pytest.mark.slow
 @given(dtypes, st.integers(0, 150), columns, terms)
 @settings(max_examples=60, deadline=None)

@@ -27,7 +27,7 @@ class Matrix:
 
     buffer: b.Buffer  # ``[*batch, rows, terms]``
     rows: b.Expr  # how many rows it has; not 0 where it is read
-    terms: b.Expr  # how long they are; not 0 either
+    terms: b.Expr  # how long they are; not 0 where it is read either
     dtype: str  # float32, float16 or bfloat16 (passed as uint16 bits)
     aligned: bool  # whether every row begins at a multiple of 16 bytes
     at: tuple[b.Expr, ...] = ()  # which matrix of the batch it is

@@ -58,8 +58,9 @@ class Float32Tile:
         count = b.index(b.ceildiv(operands[0].terms, DEPTH))
         top, left = b.let(thread // GRID), b.let(thread % GRID)
         slot = b.cell(b.int32(0))
-        for operand in (x, w):
-            operand.fetch(b.integer(0))
+        with b.when(count > 0):
+            for operand in (x, w):
+                operand.fetch(b.integer(0))
         with T.serial(count) as index:
             for operand in (x, w):
                 operand.keep(slot.value)

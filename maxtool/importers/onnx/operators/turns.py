@@ -9,6 +9,7 @@ import numpy as np
 
 from maxtool.graph import Dim, Graph, Tensor, TensorType, ops
 from maxtool.graph.nested_graph import NestedGraph
+from maxtool.graph.ops.control import repeat
 from maxtool.importers.onnx.graph_inputs import checked
 from maxtool.importers.onnx.refusals import RefusedNode, require
 from maxtool.importers.onnx.values import Sizes, Value, as_tensor, known
@@ -31,11 +32,6 @@ def take_turns(
     kinds = [one.type for one in first]
     given = _types_given(graph, kinds, step)
     stacks = [_zeros(graph, length, kind) for kind in given]
-    count = ops.reshape(ops.shape_to_tensor([length]), [])
-    start = [known(np.zeros((), np.int64)), *first, *stacks]
-
-    def goes_on(turn: Tensor, *_: Tensor) -> Tensor:
-        return ops.less(turn, count)
 
     def turn_of(turn: Tensor, *values: Tensor) -> list[Tensor]:
         after, results = step(turn, values[: len(kinds)])
@@ -44,9 +40,9 @@ def take_turns(
             ops.scatter_nd(stack, ops.unsqueeze(result, 0), place)
             for stack, result in zip(values[len(kinds) :], results, strict=True)
         ]
-        return [turn + 1, *alike(after, kinds), *written]
+        return [*alike(after, kinds), *written]
 
-    ended = ops.while_loop(start, goes_on, turn_of)[1:]
+    ended = repeat(length, [*first, *stacks], turn_of)
     return ended[: len(kinds)], ended[len(kinds) :]
 
 
