@@ -40,9 +40,10 @@ class RopeOptions(DecoderSizes):
     rope_low_freq_factor: float = 1.0
     # llama3: shorter waves than the original context divided by this stay.
     rope_high_freq_factor: float = 4.0
-    # yarn: rotations over the original context from which on a frequency stays.
-    rope_beta_fast: float = 32.0
-    rope_beta_slow: float = 1.0  # yarn: rotations up to which it is divided by ``rope_factor``
+    # yarn: rotations over the original context from which on a frequency stays; None for 32.
+    rope_beta_fast: float | None = None
+    # yarn: rotations up to which it is divided by ``rope_factor``; None for one.
+    rope_beta_slow: float | None = None
     # yarn, longrope: what cosines and sines are multiplied by; None for what the scaling itself
     # suggests.
     rope_attention_factor: float | None = None

@@ -20,6 +20,8 @@ Scaling: TypeAlias = Callable[[DecoderConfig, int], Frequencies]
 
 F32 = np.float32
 
+BETA_FAST, BETA_SLOW = 32.0, 1.0  # of yarn, where the configuration has none
+
 # Scalings that give other frequencies for a sequence longer than the original context.
 BY_LENGTH = ("dynamic", "longrope")
 
@@ -110,9 +112,8 @@ def _yarn(config: DecoderConfig, _length: int) -> Frequencies:
 
 def _yarn_range(config: DecoderConfig) -> tuple[float, float]:
     """The pairs between which frequencies go over from kept to interpolated."""
-    low, high = (
-        _yarn_pair(config, turns) for turns in (config.rope_beta_fast, config.rope_beta_slow)
-    )
+    fast, slow = config.rope_beta_fast or BETA_FAST, config.rope_beta_slow or BETA_SLOW
+    low, high = (_yarn_pair(config, turns) for turns in (fast, slow))
     if config.rope_truncate:
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, config.rotated - 1)

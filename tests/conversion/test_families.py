@@ -211,6 +211,34 @@ def test_yarn_keys_that_llama_cpp_does_not_read_are_told() -> None:
     assert all("llama.cpp does not read it here" in note for note in notes)
 
 
+@pytest.mark.parametrize(
+    ("table", "written"),
+    [
+        ({}, {}),
+        ({"beta_fast": None}, {}),
+        ({"beta_fast": 32, "beta_slow": 1.0}, {"beta_fast": 32.0, "beta_slow": 1.0}),
+        ({"beta_slow": 1}, {"beta_slow": 1.0}),
+        ({"beta_fast": 32, "rope_type": "linear"}, {}),
+    ],
+)
+def test_yarn_keys_are_written_where_they_are_there(
+    tmp_path: Path, table: dict[str, Any], written: dict[str, float]
+) -> None:
+    """Write what a folder says, usual or not, as llama.cpp's converter does."""
+    source = shutil.copytree(DATA / "tiny-yarn", tmp_path / "source")
+    config = json.loads((source / "config.json").read_text())
+    config["rope_scaling"] |= {"rope_type": "yarn"} | table
+    del config["rope_scaling"]["type"]
+    (source / "config.json").write_text(json.dumps(config))
+    run(source, tmp_path / "x.gguf")
+    keys, start = contents(tmp_path / "x.gguf")[0], "llama.rope.scaling.yarn_"
+    betas = [key for key in keys if key.startswith(f"{start}beta")]
+    assert {key.removeprefix(start): keys[key][1] for key in betas} == written
+    run(tmp_path / "x.gguf", tmp_path / "back")
+    back = json.loads((tmp_path / "back" / "config.json").read_text())["rope_parameters"]
+    assert {key: back[key] for key in back if "beta" in key} == written
+
+
 def test_published_names_of_gpt2_lack_the_prefix(tmp_path: Path) -> None:
     """Accept names without the prefix, and drop the causal masks."""
     from safetensors.numpy import save_file

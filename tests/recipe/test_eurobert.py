@@ -13,6 +13,7 @@ from safetensors.numpy import save_file
 from maxtool.errors import ConfigurationError, MaxtoolError
 from maxtool.recipe import find_recipe, plan, resolve_config, written_keys
 from maxtool.weights import Checkpoint, open_checkpoint
+from tests.artifact.test_decoder_embeddings import modules
 from tests.data.seeded import tensors
 from tests.variants.rows import rows
 
@@ -50,3 +51,21 @@ def test_scaled_positions_have_no_form_in_gguf(tmp_path: Path) -> None:
     assert any("rope_scaling" in line for line in told.value.problems)
     keys = written_keys(recipe, "gguf", {**values, "rope_scaling": "none", "pooling": "mean"})
     assert [*keys][-2:] == ["eurobert.rope.scaling.type", "eurobert.pooling_type"]
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_vectors_of_length_one(tmp_path: Path, *, normalize: bool) -> None:
+    published(tmp_path)
+    modules(tmp_path, "mean", normalize=normalize)
+    checkpoint = open_checkpoint(tmp_path)
+    values = resolve_config(find_recipe(checkpoint), checkpoint).values
+    assert (values["pooling"], values["normalize"]) == ("mean", normalize)
+
+
+def test_biases_of_mlps_have_no_form_in_gguf(tmp_path: Path) -> None:
+    checkpoint = published(tmp_path, mlp_bias=True)
+    recipe = find_recipe(checkpoint)
+    values = resolve_config(recipe, checkpoint).values
+    with pytest.raises(ConfigurationError) as told:
+        written_keys(recipe, "gguf", values)
+    assert any("mlp_bias = True has no spelling" in line for line in told.value.problems)

@@ -14,7 +14,14 @@ from maxtool.architectures import DecoderConfig
 from maxtool.architectures.decoder_checks import problems
 from maxtool.conversion import Request, convert, prepare
 from maxtool.errors import ConfigurationError
-from maxtool.recipe import find_recipe, load_recipe, plan, resolve_config, written_keys
+from maxtool.recipe import (
+    find_recipe,
+    load_recipe,
+    plan,
+    resolve_config,
+    written_keys,
+    written_notes,
+)
 from maxtool.weights import Checkpoint, open_checkpoint
 from tests.recipe.test_published import PUBLISHED, resolved
 from tests.variants.rows import Files, Row, rows
@@ -84,6 +91,17 @@ def test_names_of_experts_inside_transformers(tmp_path: Path) -> None:
     save_file(named, file)
     again = open_checkpoint(checkpoint.path)
     plan(find_recipe(again), again).check()
+
+
+def test_layers_with_experts_that_no_key_lists(tmp_path: Path) -> None:
+    found = resolved(tmp_path, {k: v for k, v in CONFIG.items() if k != "mlp_layer_types"})[1]
+    assert found.values["expert_layers"] == (False, *[True] * 39)
+
+
+def test_a_bound_of_routers_is_lost_in_gguf_and_told(tmp_path: Path) -> None:
+    found = values(tmp_path, moe_router_logit_softcapping=30.0)
+    notes = written_notes(load_recipe("laguna"), "gguf", found)
+    assert sum("router_softcap = 30.0 is not written: llama.cpp" in note for note in notes) == 1
 
 
 @pytest.fixture

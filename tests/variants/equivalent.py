@@ -92,6 +92,9 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "laguna * config/rope_original_context/hf/*",
         "laguna * expect/hf/rope_parameters.sliding_attention.rope_type*",
         "laguna * expect/gguf/{arch}.expert_shared_count*",
+        "laguna drop expect/gguf",
+        "laguna * config/expert_layers/hf/default*",
+        "laguna drop config/router_softcap/gguf",
         "laguna * constants/hf/rope_parameters.sliding_attention.rope_type*",
         "laguna * weights/hf/rename*",
     ),
@@ -116,6 +119,11 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "mimo_v2_flash * constants/hf/rope_parameters.*",
         "mimo_v2_flash * weights/hf/drop*",
         "mimo_v2_flash * weights/hf/rename*",
+    ),
+    "tests/recipe/test_glm_moe_dsa.py has configurations of these, and looks for what is written": (
+        "glm_moe_dsa * config/index_layers/hf/default*",
+        "glm_moe_dsa * expect/hf/index*",
+        "glm_moe_dsa drop constants/hf/num_nextn_predict_layers",
     ),
     "tests/recipe/test_mellum.py has files of these, and looks for what is refused": (
         "mellum * config/sliding_layers/gguf/*",
@@ -154,7 +162,9 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "eurobert * weights/hf/drop*",
         "eurobert * weights/hf/refuse*",
         "eurobert * weights/hf/rename/*",
+        "eurobert * config/normalize/hf*",
     ),
+    "nothing makes words of vectors": ("eurobert * config/tie_word_embeddings*",),
     "files say it in all their spellings, or in one": (
         "eurobert * config/rope_scaling/hf/keys/*",
         "t5 swap config/scaled_head/hf/keys/0 with 1",
