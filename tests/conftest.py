@@ -80,6 +80,14 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def unsynced() -> Iterator[None]:
+    """Leave what tests write to the system: it need not outlast a loss of power."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
 @pytest.fixture
 def optimised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Optimise the code the test compiles, whatever else is not."""

@@ -17,6 +17,7 @@ from maxtool.recipe.text_defaults import OF_WHOLE, SIZES, USUAL
 from maxtool.weights import Checkpoint, open_checkpoint
 from tests.data.random_configs import FAMILIES
 from tests.data.random_families import AS_PAIRS, BY_TENSORS
+from tests.effort import sampled
 
 pytestmark = pytest.mark.peers
 
@@ -81,7 +82,7 @@ def shorter(config: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("model_type", COMPARED)
+@pytest.mark.parametrize("model_type", sampled(COMPARED, share=4))
 def test_defaults_are_those_of_transformers(model_type: str, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     transformers.logging.set_verbosity_error()

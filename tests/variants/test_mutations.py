@@ -243,7 +243,7 @@ def test_some_damage(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recipe", sampled(RECIPES, share=2))
+@pytest.mark.parametrize("recipe", sampled(RECIPES, share=4))
 def test_damage(recipe: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """A sample of it, or with ``--everything`` all."""
     chosen = damages(recipe)
