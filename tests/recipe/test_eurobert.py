@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from maxtool.conversion import Request, convert, prepare
 from maxtool.errors import ConfigurationError, MaxtoolError
 from maxtool.recipe import find_recipe, plan, resolve_config, written_keys
 from maxtool.weights import Checkpoint, open_checkpoint
@@ -55,11 +56,17 @@ def test_scaled_positions_have_no_form_in_gguf(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("normalize", [True, False])
 def test_vectors_of_length_one(tmp_path: Path, *, normalize: bool) -> None:
-    published(tmp_path)
-    modules(tmp_path, "mean", normalize=normalize)
-    checkpoint = open_checkpoint(tmp_path)
-    values = resolve_config(find_recipe(checkpoint), checkpoint).values
-    assert (values["pooling"], values["normalize"]) == ("mean", normalize)
+    folder = tmp_path / "source"
+    folder.mkdir()
+    bare = published(folder)
+    assert not resolve_config(find_recipe(bare), bare).values["normalize"]
+    modules(folder, "mean", normalize=normalize)
+    convert(prepare(Request(folder, tmp_path / "model.gguf", name="x")))
+    # GGUF has no key for it, and llama.cpp's tools always do it.
+    for path, wanted in ((folder, normalize), (tmp_path / "model.gguf", True)):
+        checkpoint = open_checkpoint(path)
+        values = resolve_config(find_recipe(checkpoint), checkpoint).values
+        assert (values["pooling"], values["normalize"]) == ("mean", wanted)
 
 
 def test_biases_of_mlps_have_no_form_in_gguf(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "eurobert * weights/hf/drop*",
         "eurobert * weights/hf/refuse*",
         "eurobert * weights/hf/rename/*",
-        "eurobert * config/normalize/hf*",
+        "eurobert * config/normalize/*",
     ),
     "nothing makes words of vectors": ("eurobert * config/tie_word_embeddings*",),
     "files say it in all their spellings, or in one": (
