@@ -103,7 +103,7 @@ HOSTILE: dict[str, tuple[str, object]] = {
     "a task without its entry": ("task", "embed"),
     "least sizes of nothing": ("entries/forward/least", {"width": 2}),
     "a least size beyond the limit": ("entries/forward/least", {"seq": CONTEXT + 1}),
-    "a least size of 0": ("entries/forward/least", {"seq": 0}),
+    "a least size below 0": ("entries/forward/least", {"seq": -1}),
     "least sizes of text": ("entries/forward/least", {"seq": "2"}),
     "no bytes of a file": ("files/model.so/bytes", "1"),
 }

@@ -94,8 +94,8 @@ def import_ffi() -> Any:  # noqa: ANN401 - a module
         ImportError: If there is none.
     """
     with _LOCK, without(FRAMEWORKS):
-        if PACKAGE in sys.modules:
-            return sys.modules[PACKAGE]
+        if (imported := sys.modules.get(PACKAGE)) is not None:
+            return imported
         spec = find_spec(PACKAGE)
         if spec is not None and spec.origin is not None:
             library = Path(spec.origin).parent / "lib" / LIBRARY
