@@ -38,6 +38,9 @@ BOUNDED = ("nemotron_h",)
 POOLERLESS, POOLER = ("gte",), "pooler_output"
 # Of these its classes of the whole leave out what scales logits, which published code did not.
 UNSCALED = ("aya_vision", "cohere2_vision", "granite_speech", "granite_speech_plus")
+# A window of which transformers' cache keeps every key, where it means to keep none: texts are read
+# from the beginning each time.
+REREAD = 1
 LEAST_NORM = 1e-12
 """The length below which a vector is not scaled to length 1."""
 
@@ -108,6 +111,8 @@ class OriginalModel:
     def _run(self, inputs: Mapping[str, Array], state: dict[str, Any] | None) -> dict[str, Array]:
         import torch
 
+        if state is not None and window_of(self._model) == REREAD:
+            return self._run({**inputs, "input_ids": _whole_text(inputs, state)}, None)
         name = cache_name(self._model)
         cached = {name: None, **(state or {}), "use_cache": True}
         options = {} if state is None else cached
@@ -157,6 +162,20 @@ def cache_name(model: Any) -> str:  # noqa: ANN401 - of transformers, which has 
     """The name of what a model keeps of a text, in its inputs and its outputs."""
     parameters = inspect.signature(model.forward).parameters
     return "cache_params" if "cache_params" in parameters else "past_key_values"
+
+
+def window_of(model: Any) -> int | None:  # noqa: ANN401 - likewise
+    """The tokens that sliding layers see, if the model has such layers."""
+    window: int | None = getattr(model.config.get_text_config(), "sliding_window", None)
+    return window
+
+
+def _whole_text(inputs: Mapping[str, Array], state: dict[str, Any]) -> Array:
+    """The tokens of a text up to those of a call, kept in what is remembered of it."""
+    before = state.get("text", inputs["input_ids"][:, :0])
+    text: Array = np.concatenate([before, inputs["input_ids"]], axis=1)
+    state["text"] = text
+    return text
 
 
 def positions(model: Any, cache: Any, length: int) -> dict[str, Any]:  # noqa: ANN401 - likewise

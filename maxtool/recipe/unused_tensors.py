@@ -26,7 +26,7 @@ def classify_unused(made: Plan) -> None:
             made.refused.append(f"{tensor.name}: {reason}")
         elif _is_duplicate(made, name):
             continue
-        elif any(pattern.match(name) is not None for pattern in rules.drop):
+        elif 0 in tensor.shape or any(pattern.match(name) is not None for pattern in rules.drop):
             idle.append(tensor.name)
         else:
             made.unused.append(f"{tensor.name} {list(tensor.shape)}{_why(made, name)}")

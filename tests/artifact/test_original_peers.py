@@ -41,6 +41,15 @@ def test_models_of_each_kind(data: Path, tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_a_window_of_one_token(data: Path, tmp_path: Path) -> None:
+    """Transformers' own cache keeps all that it should forget then."""
+    source = shutil.copytree(data / "tiny-mistral", tmp_path / "source")
+    config = json.loads((source / "config.json").read_text())
+    (source / "config.json").write_text(json.dumps(config | {"sliding_window": 1}))
+    assert checked(source, tmp_path / "out")["status"] == "passed"
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_a_recipe_that_reads_something_else_is_found_out(data: Path, tmp_path: Path) -> None:
     """The graph says the same as the recipe, and passes; the original model does not."""
     recipe = tmp_path / "wrong.toml"

@@ -155,6 +155,15 @@ def test_dropped_tensors_are_noted(edited: Edited) -> None:
     assert f"{name} is not needed to run and is dropped" in made.notes
 
 
+def test_nothing_is_lost_with_tensors_of_no_elements(edited: Edited) -> None:
+    """Transformers writes those of experts that a configuration has none of."""
+    name = "model.layers.0.mlp.shared_experts.up_proj.weight"
+    made = planned(edited(tensors={name: np.zeros((0, 32), np.float32)}))
+    made.check()
+    assert made.dropped == [name]
+    assert f"{name} is not needed to run and is dropped" in made.notes
+
+
 def test_more_layers_than_tensors(edited: Edited) -> None:
     folder = edited(config={"num_hidden_layers": 1 << 30})
     with pytest.raises(ConfigurationError, match="layers and the file only"):
