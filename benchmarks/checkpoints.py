@@ -1,4 +1,4 @@
-"""Llama checkpoints of any size with random weights, made on the spot."""
+"""Checkpoints of any size with random weights, made on the spot."""
 
 from __future__ import annotations
 
@@ -7,6 +7,19 @@ import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
+
+
+class Described(Protocol):
+    """A shape of a model, by its configuration and its tensors."""
+
+    @property
+    def config(self) -> dict[str, object]:
+        """config.json in the words of Hugging Face."""
+
+    @property
+    def tensors(self) -> dict[str, tuple[int, ...]]:
+        """Name and shape of every tensor, as Hugging Face names them."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +92,7 @@ class Shape:
         }
 
 
-def make(folder: Path, shape: Shape) -> None:
+def make(folder: Path, shape: Described) -> None:
     """A Hugging Face folder with random weights of the usual size, norms of one."""
     import numpy as np
     from safetensors.numpy import save_file
@@ -96,7 +109,7 @@ def make(folder: Path, shape: Shape) -> None:
     (folder / "config.json").write_text(json.dumps(shape.config, indent=2))
 
 
-def make_sparse(folder: Path, shape: Shape, shard_bytes: int = 5_000_000_000) -> int:
+def make_sparse(folder: Path, shape: Described, shard_bytes: int = 5_000_000_000) -> int:
     """A Hugging Face folder in bfloat16 whose payloads are holes; returns its bytes."""
     from maxtool.dtype import DType
     from maxtool.weights import TensorSpec

@@ -1,4 +1,4 @@
-"""Quantized weights beside llama.cpp: prefill and decode of a Llama shape, type by type.
+"""Quantized weights beside llama.cpp: prefill and decode of a shape, type by type.
 
 Weights are random, of the usual size; llama.cpp's own tool quantizes them, and both sides read the
 same file. They run in processes of their own that alternate, on two threads each; figures are
@@ -6,6 +6,7 @@ medians over the rounds.
 
     python benchmarks/llama_cpp.py --llama-cpp BUILD/bin --shape 1.1b
     python benchmarks/llama_cpp.py --llama-cpp BUILD/bin --types Q4_0,Q8_0 --target cpu:x86-64-v3
+    python benchmarks/llama_cpp.py --llama-cpp BUILD/bin --shape lfm2-1.2b --types Q4_K_M
     python benchmarks/llama_cpp.py --llama-cpp BUILD/bin --peer ik_llama=OTHER/bin/llama-bench
 
 The start is that of a whole process, with all files in memory, up to the first token behind 16.
@@ -32,15 +33,18 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
-from checkpoints import Shape, machine, make
+from checkpoints import Described, Shape, machine, make
 from decode import environment, listed
+from hybrid_shapes import Lfm2Shape, Qwen3NextShape
 
 from maxtool.benchmark.work import GenerationWork
 from maxtool.runtime.loader.manifest import Manifest
 
-SHAPES = {
+SHAPES: dict[str, Described] = {
     "1.1b": Shape(32000, 2048, 5632, layers=22, heads=32, kv_heads=4, context=8192, tied=False),
     "135m": Shape(49152, 576, 1536, layers=30, heads=9, kv_heads=3, context=8192),
+    "lfm2-1.2b": Lfm2Shape(),
+    "qwen3_next-1b": Qwen3NextShape(),
 }
 # llama-quantize's names. Files of these are converted by maxtool, from random float32.
 CONVERTED = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
@@ -111,7 +115,7 @@ def main() -> None:
         work = arguments.work or Path(scratch)
         work.mkdir(parents=True, exist_ok=True)
         print(f"machine  {machine()}")
-        print(f"model    {arguments.shape} Llama shape, {arguments.threads} threads a side")
+        print(f"model    {arguments.shape} shape, {arguments.threads} threads a side")
         for name in arguments.types:
             print(line(name, *measure(name, work, arguments)), flush=True)
 

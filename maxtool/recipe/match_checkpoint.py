@@ -13,6 +13,7 @@ from maxtool.dtype import DType
 from maxtool.errors import ConfigurationError, MisshapenWeight
 from maxtool.recipe.bind import BoundRule, bind
 from maxtool.recipe.dense_modules import FEATURES, with_dense
+from maxtool.recipe.first_dimensions import respelled, spellings
 from maxtool.recipe.load import dialect
 from maxtool.recipe.name_patterns import clashes, renamed
 from maxtool.recipe.operations import result_dtype
@@ -56,6 +57,7 @@ def plan(recipe: Recipe, checkpoint: Checkpoint, *, ignore: frozenset[str] = fro
     made.context = module.context
     for parameter, shape in _shapes(module).items():
         _bind(made, parameter, shape)
+    respelled(made)
     tell_squares(made)
     classify_unused(made)
     return made
@@ -113,6 +115,9 @@ def _bind(made: Plan, parameter: str, shape: Shape) -> None:
         return
     sources = tuple(tensors[source] for source in rule.sources)
     problem = _misfit(rule, sources, shape)
+    if problem is not None and made.dialect == "gguf":
+        fitting = (each for each in spellings(sources) if _misfit(rule, each, shape) is None)
+        sources, problem = next(((each, None) for each in fitting), (sources, problem))
     if problem is not None:
         names = rule.sources
         names = names if len(names) <= 3 else (*names[:2], f"... {len(names)} in all")
