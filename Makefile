@@ -13,7 +13,8 @@ READY_ALL := $(VENV_ALL)/.ready
 # An emulated aarch64, of Debian's packages: where there are none, the tests that run on it are skipped.
 AARCH64 := $(VENV_ALL)/aarch64
 READY_AARCH64 := $(AARCH64)/.ready
-PIP_ALL := $(VENV_ALL)/bin/python -m pip install --quiet --disable-pip-version-check
+# What it imports is compiled when it is, which takes less than all that is installed.
+PIP_ALL := $(VENV_ALL)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile
 DEMO := build/demo
 FAST := not slow and not reference and not peers
 PARALLEL := -m pytest -q -n auto --dist worksteal
@@ -35,7 +36,7 @@ READY_BROWSER := $(VENV_ALL)/.browser
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format bench gpu-check explore fuzz clean setup
+.PHONY: help demo test test-all surroundings lint format bench gpu-check explore fuzz clean setup
 
 help:
 	@echo "make demo      look at the sample model, convert it, compile it, and let it write a story"
@@ -67,13 +68,19 @@ demo: $(READY)
 test: $(READY)
 	$(PYTEST) --quick -m "$(FAST)"
 
-test-all: lint
-	@python=$(PY); if $(MAKE) --no-print-directory $(READY_ALL); then python=$(VENV_ALL)/bin/python; \
-	$(MAKE) --no-print-directory $(READY_AARCH64) || echo "its tests are skipped" >&2; \
-	$(MAKE) --no-print-directory $(READY_BROWSER) || echo "tests of pages are skipped" >&2; \
-	else echo "$(VENV_ALL) could not be set up: tests that need its packages are skipped" >&2; fi; \
+# Programs and packages are downloaded while the processors lint.
+test-all: $(READY)
+	@$(MAKE) --no-print-directory --jobs=2 lint surroundings
+	@python=$(PY); if [ -e $(READY_ALL) ]; then python=$(VENV_ALL)/bin/python; fi; \
 	echo "$$python $(PARALLEL) --durations=10 --by-folder"; \
 	$$python $(PARALLEL) --durations=10 --by-folder
+
+surroundings:
+	@if $(MAKE) --no-print-directory $(READY_ALL); then \
+	$(MAKE) --no-print-directory $(READY_AARCH64) || echo "its tests are skipped" >&2; \
+	$(MAKE) --no-print-directory $(READY_BROWSER) || echo "tests of pages are skipped" >&2; \
+	else rm -f $(READY_ALL); \
+	echo "$(VENV_ALL) could not be set up: tests that need its packages are skipped" >&2; fi
 
 lint: $(READY)
 	$(PY) -m ruff check .
@@ -131,11 +138,14 @@ $(READY): pyproject.toml
 	$(PY) -m pip install --quiet --disable-pip-version-check -e ".[$(EXTRAS)]"
 	@touch $(READY)
 
+# What $(VENV) has is seen from here too, and not installed again.
 $(READY_ALL): $(READY)
 	@echo "Setting up $(VENV_ALL), extras: $(EXTRAS),test-all. This happens once and downloads"
 	@echo "some 600 megabytes."
 	@{ test -e $(READY_ALL) && $(VENV_ALL)/bin/python -c '' >/dev/null 2>&1; } || \
 	  $(PY) -m venv --clear $(VENV_ALL)
+	@packages='import sysconfig; print(sysconfig.get_path("purelib"))'; \
+	$(PY) -c "$$packages" > "$$($(VENV_ALL)/bin/python -c "$$packages")/dev.pth"
 	@$(PIP_ALL) --retries 0 --no-deps $(TORCH)
 	@$(PIP_ALL) -e ".[$(EXTRAS),test-all]"
 	@touch $(READY_ALL)
