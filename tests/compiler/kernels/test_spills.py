@@ -95,7 +95,7 @@ def test_tiles_that_walk_a_panel(cpu: str, encoding: str, instruction: str) -> N
 def test_weights_that_are_unpacked_as_they_are_multiplied(
     cpu: str, encoding: str, instruction: str
 ) -> None:
-    """Of one row, and of the few of a low tile."""
+    """Loops for one row, and for the few of a low tile."""
     target = cpu_target(f"cpu:{cpu}")
     machine = instruction_set(target)
     code = assembly(target, quantized_linear(machine, encoding))
