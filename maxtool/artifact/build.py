@@ -47,7 +47,7 @@ from maxtool.artifact.planned import Planned, check_place, target_of
 from maxtool.artifact.quick_quantizing import quick_quantizing
 from maxtool.artifact.request import CacheType, Request
 from maxtool.artifact.speech_facts import speech_facts
-from maxtool.artifact.weights import packing_note
+from maxtool.artifact.weights import packing_note, tables_note
 from maxtool.artifact.writing_facts import writing_facts
 from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.compiler.targets import Target
@@ -260,7 +260,7 @@ def _prepared(request: Request, read: Mapping[Path, None]) -> Build:
         **read_with,
     }
     contents = replace(contents, facts=facts, sources=_sources(read, checkpoint))
-    notes += packing_note(contents)
+    notes += [*packing_note(contents), *tables_note(contents)]
     made = Build(request, contents, checkpoint, notes, planned, types, module, graphs)
     made.check_machine()
     batch.check_memory(request.batch, contents.state_bytes + made.weight_bytes, target)

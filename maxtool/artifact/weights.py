@@ -25,8 +25,10 @@ from maxtool.nn.weight_binding import elements
 from maxtool.runtime.loader.specs import ALIGNMENT, COLUMNS
 
 FILE, PARTS = "weights.bin", "weights.{}.bin"
-# From how many times the size of their blocks on the user is told of packed matrices.
+# From how many times the size of their blocks on the user is told of packed matrices, and of
+# tables that make the weights as many times as large; a small model's are no matter.
 NOTICEABLE = 1.05
+SMALL = 1 << 20
 Array = np.ndarray[Any, Any]
 
 
@@ -83,6 +85,26 @@ def packing_note(contents: Contents) -> Iterator[str]:
         more = f"{packed / blocks - 1:.0%} more room than in a file"
         why = f"rows come in groups of {COLUMNS}, and scales of 6 bits in bytes"
         yield f"quantized matrices take {more}: {why}"
+
+
+def tables_note(contents: Contents) -> Iterator[str]:
+    """Yield a line if tables by position, which no file holds, take noticeably much room."""
+    by_formula = {
+        name
+        for graph in contents.graphs
+        for name in graph.weight_values
+        if _is_by_formula(graph.weight(name))
+    }
+    sizes = {name: each.nbytes for name, each in contents.storage.items()}
+    tables = sum(sizes[name] for name in by_formula)
+    others = sum(sizes.values()) - tables
+    if tables > max(SMALL, (NOTICEABLE - 1) * others):
+        beside = f"{tables / SMALL:.1f} MiB beside {others / SMALL:.1f} MiB of weights"
+        yield f"tables by position take {beside}: --context N makes room for fewer"
+
+
+def _is_by_formula(weight: object) -> bool:
+    return isinstance(weight, DerivedWeight) and not isinstance(weight, FoldedWeight | Shard)
 
 
 def place(storage: Iterable[WeightStorage]) -> tuple[list[PlacedWeight], int]:

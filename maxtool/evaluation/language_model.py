@@ -47,7 +47,7 @@ class LanguageModel:
                 raise another_task(manifest.task)
             self.loaded: Model = load(folder, check=check, device=device)
         self.vocabulary = _vocabulary(self.loaded, folder)
-        self.nbytes = sum(manifest.sizes.values())
+        self.nbytes = manifest.path.stat().st_size + sum(manifest.sizes.values())
         self.weight_bytes = sum(manifest.sizes[path] for path in manifest.weights_files)
         self.context, self.bos = manifest.context, manifest.bos
         self.has_tokenizer = manifest.tokenizer_file is not None

@@ -169,6 +169,22 @@ HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
 SMALL = {"hidden_size": 64, "intermediate_size": 128, **HEADS}
 
 
+def test_tables_of_many_positions_are_told(tmp_path: Path) -> None:
+    """Angles of 65,536 positions are as large as some quantized model; those of 512 are not."""
+    source = random_checkpoint(
+        tmp_path / "source", "tiny-llama", **SMALL, max_position_embeddings=1 << 16
+    )
+    told, quiet = (
+        [note for note in build.notes if "tables by position" in note]
+        for context in (None, 512)
+        for build in [planned(source, tmp_path / "out", quantize=pure(E.Q8_0), context=context)]
+    )
+    (note,) = told
+    assert "take 4.0 MiB beside " in note
+    assert "--context N" in note
+    assert not quiet
+
+
 def test_rows_that_fill_the_last_record_are_told_and_read_right(tmp_path: Path) -> None:
     """A vocabulary of 65 takes 80 rows, and what bounds ids is 65."""
     sizes = SMALL | {"vocab_size": 65, "intermediate_size": 64, "num_hidden_layers": 1}

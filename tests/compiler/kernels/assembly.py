@@ -39,8 +39,30 @@ def inner_loops(code: str) -> Iterator[list[str]]:
 
 def loops_with(code: str, instruction: str) -> list[list[str]]:
     """The inner loops that have an instruction."""
-    wanted = f"\t{instruction}\t"
-    return [loop for loop in inner_loops(code) if any(wanted in line for line in loop)]
+    return [loop for loop in inner_loops(code) if count(loop, instruction)]
+
+
+def loops_around(code: str, instruction: str) -> list[list[str]]:
+    """The loops that have an instruction, inner ones or not, each without those that lie in it."""
+    blocks = _blocks(code)
+    loops = [
+        [line for number in sorted(loop) for line in blocks[number]]
+        for loop in _own_blocks(_flow(blocks))
+    ]
+    return [loop for loop in loops if count(loop, instruction)]
+
+
+def count(loop: list[str], instruction: str) -> int:
+    """Return how often a loop has an instruction."""
+    return sum(f"\t{instruction}\t" in line for line in loop)
+
+
+def functions(code: str, name: str) -> Iterator[str]:
+    """The code of each function of a name; LLVM numbers those that have the same."""
+    label = re.compile(rf"^{name}(?:\.\d+)?:$")
+    for part in re.split(r"^(?=[^\s.#][^:\s]*:)", code, flags=re.MULTILINE):
+        if label.match(part.partition("\n")[0]):
+            yield part
 
 
 def spills(loop: list[str], target: CpuTarget) -> list[str]:
@@ -80,10 +102,23 @@ def _flow(blocks: list[list[str]]) -> Flow:
 def _loops(flow: Flow) -> Iterator[Set[int]]:
     """The innermost loops: circles of which none is left without the ways to where one enters."""
     for circle in _circles(flow):
-        entries = {to for at, ways in flow.items() if at not in circle for to in ways & circle}
-        heads = entries or {min(circle)}
-        nested = list(_loops({at: (flow[at] & circle) - heads for at in circle}))
+        nested = list(_loops(_once_through(flow, circle)))
         yield from nested or [circle]
+
+
+def _own_blocks(flow: Flow) -> Iterator[Set[int]]:
+    """The blocks of each loop that are in none of the loops within it."""
+    for circle in _circles(flow):
+        once = _once_through(flow, circle)
+        yield circle - {at for nested in _circles(once) for at in nested}
+        yield from _own_blocks(once)
+
+
+def _once_through(flow: Flow, circle: Set[int]) -> Flow:
+    """The ways within a circle but for those to where one enters it."""
+    entries = {to for at, ways in flow.items() if at not in circle for to in ways & circle}
+    heads = entries or {min(circle)}
+    return {at: (flow[at] & circle) - heads for at in circle}
 
 
 def _circles(flow: Flow) -> Iterator[Set[int]]:

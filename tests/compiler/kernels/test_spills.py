@@ -1,9 +1,11 @@
-"""Inner loops of products of many rows: LLVM keeps no vector of them on the stack.
+"""Loops of products: where LLVM keeps no vector of them on the stack.
 
-What LLVM makes of a tile depends on the instruction set alone, so any machine sees it. Of AVX2 and
-AVX-VNNI, only the loop of weights of 8 bits is here, which are widened: of others, LLVM writes out
-all terms that share a scale, and with them the float sums, which are more than the 16 registers
-hold. Kept in a loop of its own, the products of Q4_0 are 5 % slower (Zen 4, v3 code).
+What LLVM makes of a tile depends on the instruction set alone, so any machine sees it. Tiles that
+walk a panel are here by the loops that stay loops. Of AVX2 and AVX-VNNI that is the one of weights
+that are widened: of others, LLVM writes out all terms that share a scale, and with them the float
+sums, which are more than the 16 registers hold. Kept in a loop of its own, the products of Q4_0 are
+5 % slower (Zen 4, v3 code). Weights that are unpacked as they are multiplied have all terms of a
+unit in one loop: docs/compiler.md says of which encodings that is more than the registers hold.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from maxtool.dtype import DType
 from maxtool.quantization import QuantizationEncoding
 from tests.effort import thinned
 
-from .assembly import assembly, inner_loops, loops_with, spills
+from .assembly import assembly, count, functions, inner_loops, loops_around, loops_with, spills
 
 pytestmark = pytest.mark.usefixtures("optimised")
 
@@ -36,16 +38,26 @@ FLOATS = [
     ("neoverse-v1", "bfloat16", "bfdot"),
     ("neoverse-n1", "float16", "fmla"),
 ]
-QUANTIZED = [
-    ("cascadelake", "Q4_0", "vpdpbusd"),
-    ("cascadelake", "Q8_0", "vpdpbusd"),
+PANELS = [
+    ("cascadelake", "Q5_0", "vpdpbusd"),
     ("cascadelake", "Q5_K", "vpdpbusd"),
-    ("x86-64-v4", "Q4_0", "vpmaddubsw"),
-    ("x86-64-v4", "Q8_0", "vpmaddwd"),
+    ("x86-64-v4", "Q5_0", "vpmaddubsw"),
+    ("x86-64-v4", "Q5_K", "vpmaddubsw"),
     ("x86-64-v3", "Q8_0", "vpmaddwd"),
+    ("x86-64-v3", "IQ4_XS", "vpmaddwd"),
     ("neoverse-v1", "Q4_0", "smmla"),
     ("neoverse-v1", "Q8_0", "smmla"),
     ("neoverse-n1", "Q8_0", "sdot"),
+]
+# A CPU, the encodings that it unpacks and multiplies in registers alone, and an instruction.
+UNPACKED = [
+    (cpu, encoding, instruction)
+    for cpu, encodings, instruction in (
+        ("cascadelake", "Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4_K IQ4_NL IQ4_XS MXFP4", "vpdpbusd"),
+        ("x86-64-v4", "Q4_0 Q4_1 Q5_0 Q5_1 MXFP4", "vpmaddubsw"),
+        ("sierraforest", "Q4_0 Q4_1 Q8_0 IQ4_NL", "vpdpbusd"),
+    )
+    for encoding in encodings.split()
 ]
 
 
@@ -64,18 +76,47 @@ def test_products_of_floats(cpu: str, dtype: str, instruction: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cpu", "encoding", "instruction"), thinned(QUANTIZED, QUANTIZED[1], QUANTIZED[5], QUANTIZED[7])
+    ("cpu", "encoding", "instruction"), thinned(PANELS, PANELS[1], PANELS[4], PANELS[7])
 )
-def test_products_of_integers(cpu: str, encoding: str, instruction: str) -> None:
+def test_tiles_that_walk_a_panel(cpu: str, encoding: str, instruction: str) -> None:
     """Tiles of many rows walk a column block in the shortest of the loops."""
     target = cpu_target(f"cpu:{cpu}")
     machine = instruction_set(target)
-    layout = layout_of(QuantizationEncoding[encoding])
-    has_panel = most_low_rows(machine, [layout]) is not None
-    loops = loops_with(assembly(target, quantized_linear(machine, encoding)), instruction)
-    tile = min(loops, key=len)
-    assert count(tile, instruction) % (machine.rows if has_panel else machine.few_rows) == 0
+    assert most_low_rows(machine, [layout_of(QuantizationEncoding[encoding])]) is not None
+    code = assembly(target, quantized_linear(machine, encoding))
+    tile = min(_tiles(code, instruction), key=len)
+    assert count(tile, instruction) % machine.rows == 0
     assert not spills(tile, target)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "encoding", "instruction"), thinned(UNPACKED, UNPACKED[0], UNPACKED[5], UNPACKED[-2])
+)
+def test_weights_that_are_unpacked_as_they_are_multiplied(
+    cpu: str, encoding: str, instruction: str
+) -> None:
+    """Loops for one row, and for the few of a low tile."""
+    target = cpu_target(f"cpu:{cpu}")
+    machine = instruction_set(target)
+    code = assembly(target, quantized_linear(machine, encoding))
+    rows = [
+        loop
+        for body in functions(code, "_multiply_row")
+        for loop in loops_around(body, instruction)
+    ]
+    low = [loop for loop in _tiles(code, instruction) if count(loop, instruction) % machine.rows]
+    assert rows
+    assert low
+    assert not [line for loop in rows + low for line in spills(loop, target)]
+
+
+def _tiles(code: str, instruction: str) -> list[list[str]]:
+    """The loops of tiles that have an instruction."""
+    return [
+        loop
+        for body in functions(code, "_multiply_tile")
+        for loop in loops_around(body, instruction)
+    ]
 
 
 @pytest.mark.parametrize("encoding", thinned(["Q4_0", "Q8_0", "IQ4_NL"], "Q8_0"))
@@ -87,11 +128,6 @@ def test_sums_of_tiles_are_read_once(encoding: str) -> None:
     kept = spills(loop, target)
     assert len(kept) == ROWS
     assert all("\tvcvtdq2ps\t" in line for line in kept)
-
-
-def count(loop: list[str], instruction: str) -> int:
-    """Return how often a loop has an instruction."""
-    return sum(f"\t{instruction}\t" in line for line in loop)
 
 
 CODE = """
@@ -116,3 +152,26 @@ def test_loops_are_seen_wherever_their_blocks_lie() -> None:
     (loop,) = inner_loops(CODE)
     assert loop[0] == ".LC:" and loop[-1] == "\tjmp\t.LC"
     assert spills(loop, cpu_target("cpu:znver4")) == ["\tvmovups\t128(%rsp), %zmm3"]
+
+
+NESTED = """
+f:
+.LA:
+\tvpdpbusd\t%zmm1, %zmm2, %zmm3
+.LB:
+\tprefetcht1\t(%rax)
+\tjne\t.LB
+\tvmovups\t128(%rsp), %zmm3
+\tjne\t.LA
+\tret
+f.1:
+\tret
+"""
+
+
+def test_a_loop_around_another_is_seen_without_it() -> None:
+    first, second = functions(NESTED, "f")
+    (loop,) = loops_around(first, "vpdpbusd")
+    assert not any("prefetch" in line for line in loop)
+    assert spills(loop, cpu_target("cpu:znver4")) == ["\tvmovups\t128(%rsp), %zmm3"]
+    assert second == "f.1:\n\tret\n"
