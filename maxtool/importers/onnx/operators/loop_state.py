@@ -51,7 +51,8 @@ def steady_state(values: Sequence[Tensor]) -> LoopState:
 def growing_state(call: OperatorCall, values: Sequence[Tensor]) -> LoopState:
     """The state of a ``Loop``, of whose sizes those that a turn changes have names of their own."""
     given = [one.type for one in values]
-    before, kinds = [], given
+    before: list[TensorType] = []
+    kinds = given
     while before != kinds:
         before, kinds = kinds, _named(call, given, kinds, _after_a_turn(call, kinds))
     ended = _named(call, given, given, kinds)
