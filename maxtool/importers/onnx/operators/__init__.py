@@ -24,6 +24,7 @@ from maxtool.importers.onnx.operators import (  # noqa: F401 - they enter themse
     padding,
     quantized_elements,
     quantized_products,
+    quantized_recurrent,
     quantizing,
     recurrent,
     reductions,
