@@ -28,6 +28,7 @@ from maxtool.importers.onnx.operators import (  # noqa: F401 - they enter themse
     quantizing,
     recurrent,
     reductions,
+    regions,
     resampling,
     rotating,
     scanning,
