@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
+import numpy as np
+
 from maxtool.artifact.pure_graphs import nested
 from maxtool.graph import CallNode, Dim, Graph
 
@@ -12,6 +14,8 @@ from maxtool.graph import CallNode, Dim, Graph
 Claim: TypeAlias = "tuple[Dim, Dim]"
 STEPS = (1, 2, 4, 8, 16, 32, 64, 128)
 """Sizes of images are tried as multiples of these: networks halve them again and again."""
+TRIED = np.arange(1, 1025)
+"""Sizes that are tried where a claim does not say one."""
 PASSES = 4
 """How often sizes are set to what they are claimed to be, each perhaps after another."""
 
@@ -43,8 +47,20 @@ def fitting(sizes: Mapping[str, int], claims: Sequence[Claim]) -> dict[str, int]
 
 
 def _solved(claim: Claim, sizes: Mapping[str, int]) -> dict[str, int]:
-    """The size of a name that is claimed to be something else, if the claim says just that."""
+    """The size of a name with which a claim holds: what it says, or one that is tried."""
     for name, other in (claim, claim[::-1]):
         if isinstance(name.value, str) and name.value not in other.names():
             return {name.value: other.size(sizes)}
-    return {}
+    left, right = claim
+    if left.size(sizes) == right.size(sizes):
+        return {}
+    return next(_tried(claim, sizes), {})
+
+
+def _tried(claim: Claim, sizes: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    """The nearest size of each name with which a claim holds, the others being as they are."""
+    for name in sorted({name for dim in claim for name in dim.names()}):
+        left, right = (dim.polynomial.evaluate({**sizes, name: TRIED}) for dim in claim)
+        found = TRIED[np.broadcast_to(left == right, TRIED.shape)]
+        if found.size:
+            yield {name: int(found[np.abs(found - sizes[name]).argmin()])}

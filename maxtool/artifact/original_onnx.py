@@ -11,14 +11,13 @@ import numpy as np
 
 from maxtool.artifact.check import CallRefused
 from maxtool.artifact.contents import Contents, NamedGraph
+from maxtool.artifact.onnxruntime_process import OnnxruntimeProcess, Refusal
 from maxtool.errors import ConfigurationError, MachineLacks
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
 ONNXRUNTIME = "onnxruntime"
 INSTALL = "pip install 'maxtool[onnxruntime]'"
-FATAL = 4
-"""Of the severities of onnxruntime's log the one that says nothing of what is refused anyway."""
 
 
 def require() -> None:
@@ -39,19 +38,14 @@ class OriginalOnnx:
         fixed: Mapping[str, Array],
     ) -> None:
         """``names`` are those of inputs and outputs in the model, in the function's order."""
-        import onnxruntime
-
         (self._function,) = contents.functions
         self._file, self._fixed = file, fixed
         self._inputs, self._outputs = names
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = FATAL
         try:
-            self._session = onnxruntime.InferenceSession(
-                str(file), options, providers=["CPUExecutionProvider"]
-            )
-        except Exception as error:
-            raise self._refused(error) from error
+            self._process = OnnxruntimeProcess(file)
+        except Refusal as error:
+            what = f"onnxruntime cannot run this model: {error!s:.300}"
+            raise ConfigurationError(what, file=file, hint="try --check graph") from error
 
     def entry(self, name: str) -> NamedGraph:  # noqa: ARG002 - there is one
         """The function."""
@@ -71,13 +65,9 @@ class OriginalOnnx:
         given = (inputs[own] for own in self._function.inputs)
         feed = {**self._fixed, **dict(zip(self._inputs, given, strict=True))}
         try:
-            results = self._session.run(list(self._outputs), feed)
-        except Exception as error:
+            results = self._process.run(self._outputs, feed)
+        except Refusal as error:
             what = f"onnxruntime cannot run this model on what --check gives it: {error!s:.300}"
             hint = "--shape NAME=SIZES says sizes that fit; or try --check graph"
             raise CallRefused(what, file=self._file, hint=hint) from error
         return dict(zip(self._function.outputs, results, strict=True))
-
-    def _refused(self, error: Exception) -> ConfigurationError:
-        what = f"onnxruntime cannot run this model: {error!s:.300}"
-        return ConfigurationError(what, file=self._file, hint="try --check graph")

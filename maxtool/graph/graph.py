@@ -78,6 +78,8 @@ class Graph:
         self._families: dict[Family, Mapping[str, Weight]] = {}
         self.parts: dict[str, WeightPart] = {}
         self.overwritten: dict[int, str] = {}
+        # Names of sizes of the outputs that a call is the first to have.
+        self.given: frozenset[str] = frozenset()
         self.constants: list[tuple[Tensor, Tensor]] = []
         self.subgraphs: dict[str, Graph] = {}
         self.declared: dict[str, Weight] = {}
@@ -248,6 +250,7 @@ class Graph:
             raise ValueError(f"graph {self.name!r} has another subgraph named {subgraph.name!r}")
         call, traced = Renaming(subgraph.weight_prefix, prefix), subgraph.borrowed | subgraph.owners
         call.check(subgraph.name, subgraph.placeholders, subgraph.weight_values)
+        self._dims |= subgraph.given
         self._require_known(subgraph.name, (value.type for value in subgraph.outputs))
         self.subgraphs[subgraph.name] = subgraph
         self.parts |= call.parts(subgraph.parts)

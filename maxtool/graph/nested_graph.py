@@ -11,18 +11,26 @@ from maxtool.graph.tensor import Tensor
 from maxtool.graph.type import BufferType, TensorType
 
 
-class _InnerGraph(Graph):
-    """A graph that knows the sizes that ``outer`` knows, and its weights by the same names."""
+class InnerGraph(Graph):
+    """A graph that knows the sizes that ``outer`` knows, and its weights by the same names.
+
+    ``known_before`` has the names of these sizes; others are given by nodes of its own.
+    """
 
     def __init__(self, name: str, outer: Graph, input_types: Iterable[TensorType]) -> None:
         self.outer = outer
         super().__init__(name, None, input_types, weight_prefix=outer.weight_prefix)
+        self.known_before = frozenset(self._dims)
 
     def _known_names(self) -> set[str]:
         return self.outer._known_names() | self.outer._dims
 
+    def _names_given(self) -> frozenset[str]:
+        names = {name for value in self.outputs for dim in value.shape for name in dim.names()}
+        return frozenset(names - self.known_before)
 
-class NestedGraph(_InnerGraph):
+
+class NestedGraph(InnerGraph):
     """A graph traced while ``outer`` is, which may use what is known there, but for buffers.
 
     A value of ``outer`` becomes one more input the first time it is used; ``outside`` has those
@@ -40,6 +48,7 @@ class NestedGraph(_InnerGraph):
         super().__init__(name, outer, input_types)
         with self:
             self.output(*as_results(forward(*self.inputs)))
+        self.given = self._names_given()
 
     def value(self, operand: Tensor) -> Tensor:
         """``operand`` as a value of this graph; one of the graphs around it as an input."""
@@ -58,16 +67,18 @@ class NestedGraph(_InnerGraph):
         return self.inputs[-1]
 
 
-class FlowGraph(_InnerGraph):
+class FlowGraph(InnerGraph):
     """Calls of other graphs of which not all happen, or one happens several times.
 
     Its nodes are the calls: of a condition's two branches, or of the predicate and the body of a
     loop. What they give is not a value here; the outputs, of the types ``results``, are what comes
     of the whole. Its inputs are the predicate or the state, and then what is used from ``outer``.
-    ``turns`` is the size that says how often a loop's body is called, if one does.
+    ``turns`` is the size that says how often a loop's body is called, if one does. ``growing`` has
+    the names of sizes of a loop's state that are others each time.
     """
 
     turns: Dim | None = None
+    growing: frozenset[str] = frozenset()
 
     def __init__(
         self,
@@ -80,6 +91,7 @@ class FlowGraph(_InnerGraph):
         self.flow = flow
         super().__init__(name, outer, input_types)
         self.outputs = tuple(Tensor.traced(result, self) for result in results)
+        self.given = self._names_given()
 
     def add_call(self, graph: NestedGraph, *inputs: Tensor) -> None:
         """Add a call, of operands among the inputs."""
@@ -94,10 +106,10 @@ def as_results(value: Any) -> tuple[Any, ...]:  # noqa: ANN401 - what a function
     return tuple(value) if isinstance(value, tuple | list) else (value,)
 
 
-def names_in(graph: Graph) -> list[str]:
-    """The names of sizes that a graph reads, or a graph that it calls, in order."""
+def names_in(graph: InnerGraph) -> list[str]:
+    """The names of outer sizes that a graph reads, or a graph that it calls, in order."""
     names = {name for dim in _dims_of(graph) for name in dim.names()}
-    return sorted(names)
+    return sorted(names & graph.known_before)
 
 
 def _dims_of(graph: Graph) -> Iterator[Dim]:

@@ -148,6 +148,7 @@ def _loop(graph: FlowGraph, values: Values, sizes: Sizes) -> list[Array]:
     """Evaluate the second of two calls on the state as long as the first gives true."""
     predicate, body = _calls(graph)
     state = graph.inputs[: len(graph.outputs)]
+    sizes = {name: size for name, size in sizes.items() if name not in graph.growing}
     while _call(predicate, values, sizes)[0]:
         values |= dict(zip(map(id, state), _call(body, values, sizes), strict=True))
     return _arrays(state, values)

@@ -162,6 +162,24 @@ def test_sizes_that_the_original_model_refuses_are_left_out(tmp_path: Path) -> N
     assert "the original model in onnxruntime" in done.stdout
 
 
+@pytest.mark.peers
+def test_a_call_that_onnxruntime_does_not_survive_is_left_out(tmp_path: Path) -> None:
+    """It ends the process where an LSTM has a batch of none."""
+    pytest.importorskip("onnxruntime")
+    random = np.random.default_rng(0)
+    weights = {
+        "w": random.normal(size=(1, 16, 3)).astype(np.float32),
+        "r": random.normal(size=(1, 16, 4)).astype(np.float32),
+    }
+    proto = model(
+        [node("LSTM", ["x", "w", "r"], ["y"], hidden_size=4)],
+        [value("x", [5, "batch", 3])], ["y"], weights,
+    )  # fmt: skip
+    done = compiling(saved(proto, tmp_path), "-o", tmp_path / "out", "--check", "onnxruntime")
+    assert done.exit_code == 0, done.output
+    assert "the original model in onnxruntime" in done.stdout
+
+
 def test_onnxruntime_is_named_where_it_is_missing(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

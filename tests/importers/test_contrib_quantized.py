@@ -190,3 +190,41 @@ def test_matrices_in_blocks_beside_onnxruntime(case: tuple[Any, ...], tmp_path: 
     proto, given = one_node("MatMulNBits", inputs, attributes, x.dtype, range(1, 4))
     expected = in_onnxruntime(proto, given)["y"]
     np.testing.assert_allclose(evaluated(proto, given, tmp_path), expected, 1e-3, 1e-3)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("by_feature", [False, True])
+@pytest.mark.parametrize("kind", ["QInt8", "QUInt8"])
+def test_what_quantize_dynamic_makes_of_an_lstm(
+    direction: str, by_feature: bool, kind: str, tmp_path: Path
+) -> None:
+    """It is near the layer of floats; onnxruntime's is not where each feature has a scale.
+
+    Of the first element, before which the state is zeros, both are the same.
+    """
+    quantization = pytest.importorskip("onnxruntime.quantization")
+    count, random = 1 + (direction == "bidirectional"), np.random.default_rng(0)
+    shapes = {"w": (count, 64, 6), "r": (count, 64, 16), "b": (count, 128)}
+    weights = {
+        name: random.normal(size=shape).astype(np.float32) * np.float32(0.4)
+        for name, shape in shapes.items()
+    }
+    given = {"x": random.normal(size=(7, 2, 6)).astype(np.float32)}
+    node = helper.make_node(
+        "LSTM", ["x", "w", "r", "b"], ["y"], hidden_size=16, direction=direction
+    )
+    proto = model([node], [value("x", given["x"].shape)], ["y"], weights)
+    source = saved(proto, tmp_path, "floats.onnx")
+    quantization.quantize_dynamic(
+        source, tmp_path / "bytes.onnx",
+        weight_type=getattr(quantization.QuantType, kind), per_channel=by_feature,
+    )  # fmt: skip
+    quantized = onnx.load(tmp_path / "bytes.onnx")
+    assert quantized.graph.node[0].op_type == "DynamicQuantizeLSTM"
+    result = evaluated(quantized, given, tmp_path)
+    np.testing.assert_allclose(result, in_onnxruntime(proto, given)["y"], 0, 0.03)
+    if not by_feature:
+        expected = in_onnxruntime(quantized, given)["y"]
+        for at, first in enumerate([0, -1] if count == 2 else [-(direction == "reverse")]):
+            np.testing.assert_allclose(result[first, at], expected[first, at], 1e-5, 1e-5)

@@ -74,6 +74,92 @@ def test_loops_over_a_named_size(tmp_path: Path) -> None:
     require_equal(proto, [{"x": floats(n, 4)} for n in (1, 9)], tmp_path)
 
 
+APPEND = [
+    node("Gather", ["x", "i"], ["taken"]),
+    node("Unsqueeze", ["taken", "zero"], ["row"]),
+    node("Concat", ["rows", "row"], ["more"], axis=0),
+    node("Identity", ["go"], ["again"]),
+]
+NUMBERS = {"none": np.zeros((0, 3), np.float32), "zero": np.array([0]), "one": np.array([1])}
+
+
+def appending(nodes: Sequence[onnx.NodeProto], *given: str) -> onnx.NodeProto:
+    """A loop that carries rows, of which each turn makes other ones."""
+    carried = [value("rows", None)]
+    outputs = [value("again", [], BOOL), value("more", None), *(value(one, None) for one in given)]
+    return node(
+        "Loop", ["m", "", "none"], ["all", *(f"{one}s" for one in given)],
+        body=body(nodes, [*TURN, *carried], outputs),
+    )  # fmt: skip
+
+
+def of_rows(*nodes: onnx.NodeProto, outputs: Sequence[str]) -> onnx.ModelProto:
+    inputs = [value("x", ["n", 3]), value("m", [], INT)]
+    return model(nodes, inputs, outputs, NUMBERS)
+
+
+def calls(*turns: int) -> list[dict[str, np.ndarray]]:
+    x = floats(5, 3)
+    return [{"x": x, "m": np.array(one)} for one in turns]
+
+
+def test_a_loop_carries_a_tensor_that_grows(tmp_path: Path) -> None:
+    """It is read in the loop, too, and what follows from it is as long."""
+    nodes = [*APPEND, node("ReduceSum", ["more"], ["total"], keepdims=0)]
+    after = [
+        node("Shape", ["all"], ["shape"]),
+        node("Cast", ["shape"], ["sizes"], to=TensorProto.FLOAT),
+        node("Neg", ["all"], ["y"]),
+    ]
+    proto = of_rows(appending(nodes, "total"), *after, outputs=["y", "sizes", "totals"])
+    require_equal(proto, calls(4, 1, 5), tmp_path)
+
+
+def test_a_loop_carries_a_tensor_that_shrinks(tmp_path: Path) -> None:
+    nodes = [
+        node("Slice", ["rows", "one", "end"], ["more"]),
+        node("Identity", ["go"], ["again"]),
+    ]
+    loop = appending(nodes)
+    loop.input[2] = "x"
+    proto = of_rows(loop, outputs=["all"])
+    end = onnx.numpy_helper.from_array(np.array([1 << 40]), "end")
+    proto.graph.initializer.append(end)
+    require_equal(proto, calls(0, 3), tmp_path)
+
+
+def test_a_loop_appends_as_much_as_data_say(tmp_path: Path) -> None:
+    nodes = [
+        node("Gather", ["x", "i"], ["taken"]),
+        node("Greater", ["taken", "least"], ["chosen"]),
+        node("Compress", ["taken", "chosen"], ["some"], axis=0),
+        node("Concat", ["rows", "some"], ["more"], axis=0),
+        node("Shape", ["more"], ["length"]),
+        node("Squeeze", ["length"], ["count"]),
+        node("Less", ["count", "six"], ["again"]),
+    ]
+    loop = appending(nodes)
+    proto = of_rows(loop, outputs=["all"])
+    more = {"none": np.zeros(0, np.float32), "six": np.array(6)}
+    more["least"] = np.array(0, np.float32)
+    kept = [one for one in proto.graph.initializer if one.name not in more]
+    del proto.graph.initializer[:]
+    made = (onnx.numpy_helper.from_array(one, name) for name, one in more.items())
+    proto.graph.initializer.extend([*kept, *made])
+    require_equal(proto, calls(1, 5), tmp_path)
+
+
+def test_loops_that_grow_inside_each_other(tmp_path: Path) -> None:
+    inner = body(
+        [*APPEND[:2], node("Concat", ["own", "row"], ["longer"], axis=0),
+         node("Identity", ["on"], ["further"])],
+        [value("i", [], INT), value("on", [], BOOL), value("own", None)],
+        [value("further", [], BOOL), value("longer", None)],
+    )  # fmt: skip
+    nodes = [node("Loop", ["i", "", "rows"], ["more"], body=inner), APPEND[-1]]
+    require_equal(of_rows(appending(nodes), outputs=["all"]), calls(1, 4), tmp_path)
+
+
 @pytest.mark.parametrize(("axis", "back", "out"), [(0, 0, 0), (1, 1, 1), (0, 1, -1)])
 def test_scans_of_a_named_size(axis: int, back: int, out: int, tmp_path: Path) -> None:
     nodes = [node("Mul", ["s", "half"], ["t"]), node("Add", ["t", "e"], ["u"])]
@@ -188,3 +274,37 @@ def test_branches_of_different_ranks_are_refused(tmp_path: Path) -> None:
     proto = model([node("If", ["c"], ["y"], **cases)], inputs, ["y"], {"zero": np.array([0])})
     with pytest.raises(ModelMismatch, match=r"its branches give float32\[3\] and float32\[1, 3\]"):
         import_model(open_model(saved(proto, tmp_path)))
+
+
+@pytest.mark.parametrize("size", [4, "n"])
+def test_branches_give_tensors_of_other_sizes(size: int | str, tmp_path: Path) -> None:
+    nodes = [
+        node("If", ["c"], ["h"], **branches(
+            ([node("Slice", ["x", "one", "end"], ["a"])], value("a", None)),
+            ([node("Concat", ["x", "x"], ["b"], axis=0)], value("b", None)),
+        )),
+        node("MatMul", ["h", "w"], ["y"]),
+        node("Shape", ["h"], ["shape"]),
+        node("Cast", ["shape"], ["s"], to=TensorProto.FLOAT),
+    ]  # fmt: skip
+    numbers = {"one": np.array([1]), "end": np.array([1 << 40]), "w": floats(3, 2)}
+    inputs = [value("x", [size, 3]), value("c", [], BOOL)]
+    given = [{"x": floats(4, 3), "c": np.array(c)} for c in (True, False)]
+    require_equal(model(nodes, inputs, ["y", "s"], numbers), given, tmp_path)
+
+
+def test_branches_choose_places_inside(tmp_path: Path) -> None:
+    """A size that only a branch knows was asked of what is around it."""
+    nodes = [
+        node("If", ["c"], ["places"], **branches(
+            ([node("NonZero", ["x"], ["a"])], value("a", None, INT)),
+            ([node("Greater", ["x", "half"], ["g"]), node("NonZero", ["g"], ["b"])],
+             value("b", None, INT)),
+        )),
+        node("Transpose", ["places"], ["rows"]),
+        node("GatherND", ["x", "rows"], ["y"]),
+    ]  # fmt: skip
+    inputs = [value("x", ["n", 3]), value("c", [], BOOL)]
+    given = [{"x": floats(4, 3), "c": np.array(c)} for c in (True, False)]
+    proto = model(nodes, inputs, ["y"], {"half": np.array(0.5, np.float32)})
+    require_equal(proto, given, tmp_path)

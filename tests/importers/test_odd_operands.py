@@ -119,6 +119,18 @@ def test_the_least_whole_number_is_divided(tmp_path: Path) -> None:
     assert result.tolist() == [-715827882, -3, -3, -2]
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64])
+def test_the_least_whole_number_has_a_remainder(dtype: type, tmp_path: Path) -> None:
+    least = np.iinfo(dtype).min
+    a = np.array([least, least, -7, 7, -6, 7], dtype)
+    b = np.array([7, -7, 2, -2, 3, 2], dtype)
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    inputs = [value(name, [6], kind) for name in "ab"]
+    proto = model([node("Mod", ["a", "b"], ["y"], fmod=1)], inputs, ["y"])
+    result = evaluated(proto, tmp_path, a=a, b=b)
+    assert result.tolist() == np.fmod(a, b).tolist()
+
+
 @pytest.mark.parametrize(
     ("pads", "expected"),
     [([-1, 2], [1, 2, 3, 4, 1, 2]), ([2, -2], [1, 2, 0, 1, 2]), ([-2, 3], [2, 3, 4, 2, 3, 4])],

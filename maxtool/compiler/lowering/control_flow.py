@@ -68,8 +68,9 @@ class FlowLowering:
         def round_() -> Expr:
             result = self._emit(self._called(function, again, rest))
             state = [result] if self._count == 1 else self._items(result, 0)
+            then, state = self._measured(function, state)
             after = [*state, *rest[self._count :]]
-            return relax.Tuple([self._emit(self._called(function, asking, after)), *state])
+            return relax.Tuple([self._emit(self._called(then, asking, after)), *state])
 
         return self._chosen(going, round_, lambda: relax.Tuple(values[: 1 + self._count]))
 
@@ -80,8 +81,13 @@ class FlowLowering:
             sizes = self._module.sizes(function, self._graph)
             first = self._emit(relax.Call(step, [*sizes, *values]))
             going, *state = self._items(first, 0, more=1)
-            after = [going, *state, *values[1 + self._count :]]
-            return self._chosen(going, lambda: relax.Call(step, [*sizes, *after]), lambda: first)
+
+            def again() -> Expr:
+                then, measured = self._measured(function, state)
+                after = [going, *measured, *values[1 + self._count :]]
+                return relax.Call(step, [*self._module.sizes(then, self._graph), *after])
+
+            return self._chosen(going, again, lambda: first)
 
         return body
 
@@ -96,6 +102,17 @@ class FlowLowering:
             return state[0] if self._count == 1 else relax.Tuple(state)
 
         return body
+
+    def _measured(
+        self, function: FunctionLowering, state: list[Expr]
+    ) -> tuple[FunctionLowering, list[Expr]]:
+        """The state after a time round, and the function as it is then: with sizes of its own."""
+        if not self._graph.growing:
+            return function, state
+        then = function.with_other_sizes(self._graph.growing)
+        types = [then.type(value.type) for value in self._graph.inputs[: self._count]]
+        pairs = zip(state, types, strict=True)
+        return then, [self._module.builder.match_cast(*pair) for pair in pairs]
 
     def _function(
         self,

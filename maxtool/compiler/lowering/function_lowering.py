@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
 from typing import Any, TypeAlias
@@ -76,6 +76,12 @@ class FunctionLowering:
         return self.module.placement.vdevice(self._device)
 
     # Shapes
+
+    def with_other_sizes(self, names: Collection[str]) -> FunctionLowering:
+        """The same function where some names stand for other sizes."""
+        other = FunctionLowering(self.module, self.fixed)
+        other._dims |= {name: dim for name, dim in self._dims.items() if name not in names}
+        return other
 
     def dim(self, name: str) -> Expr:
         """The variable of a symbolic dimension in this function."""

@@ -218,6 +218,8 @@ class ModuleLowering(SubgraphModule):
         single = len(node.outputs) == 1
         for index, value in enumerate(node.outputs):
             part = result if single else function.emit(relax.TupleGetItem(result, index))
+            if node.callee.given:
+                part = self.builder.match_cast(part, function.type(value.type))
             function.set_whole(value, self._typed(function, part, function.type(value.type)))
 
     def _typed(self, function: FunctionLowering, value: Any, tensor_type: Any) -> Any:  # noqa: ANN401

@@ -12,7 +12,7 @@ from maxtool.compiler.lowering.relax_module import RelaxModule
 from maxtool.compiler.placement import Placement
 from maxtool.compiler.storage import WeightStorage
 from maxtool.graph import CallNode, Graph, Tensor
-from maxtool.graph.nested_graph import FlowGraph, NestedGraph, names_in
+from maxtool.graph.nested_graph import InnerGraph, names_in
 
 
 class SubgraphModule(RelaxModule):
@@ -45,7 +45,7 @@ class SubgraphModule(RelaxModule):
 
         Its inputs may have a size such as ``n + 1`` only, and its nodes read any that is known.
         """
-        if not isinstance(graph, NestedGraph | FlowGraph):
+        if not isinstance(graph, InnerGraph):
             return []
         return [relax.ShapeExpr([function.dim(name) for name in names_in(graph)])]
 

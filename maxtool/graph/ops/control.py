@@ -7,6 +7,7 @@ values of that graph; which of them run, and how often, is decided when the grap
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -62,15 +63,17 @@ def cond(
     return _flowing(graph, (name, "cond"), [chosen], branches, types)[: len(wanted)]
 
 
-def choose(pred: Tensor, then: NestedGraph, other: NestedGraph) -> list[Tensor]:
+def choose(
+    pred: Tensor, then: NestedGraph, other: NestedGraph, types: Sequence[TensorType]
+) -> list[Tensor]:
     """The outputs of one of two graphs, traced inside the current one, as ``pred`` chooses.
 
     Args:
         pred: A bool of rank 0: whether it is ``then``.
         then: A graph without inputs of its own.
-        other: One whose outputs are of the same types.
+        other: One whose outputs are of the same types, but for sizes.
+        types: Those types, with new names for sizes that depend on which it is.
     """
-    types = [value.type for value in then.outputs]
     name = f"cond_{len(then.outer.subgraphs)}"
     return _flowing(then.outer, (name, "cond"), [pred], [then, other], types)
 
@@ -101,8 +104,61 @@ def while_loop(
     return _looped(values, predicate, body)
 
 
+@dataclass(frozen=True, slots=True)
+class Growing:
+    """A loop's state whose sizes change: its types each time, and in the end.
+
+    Sizes that change have names of their own in either, which nothing else has.
+    """
+
+    each: Sequence[TensorType]
+    ended: Sequence[TensorType]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of sizes that change."""
+        pairs = zip(self.each, self.ended, strict=True)
+        dims = (dim for pair in pairs for dim in _changing(*pair))
+        return frozenset(name for dim in dims for name in dim.names())
+
+    def is_one(self, results: Sequence[TensorType]) -> bool:
+        """Return whether results may be the state of the next time."""
+        return len(results) == len(self.each) and all(
+            (one.dtype, one.device, one.rank) == (own.dtype, own.device, own.rank)
+            and all(
+                dim == known or known in _changing(own, ended)
+                for dim, known in zip(one.shape, own.shape, strict=True)
+            )
+            for one, own, ended in zip(results, self.each, self.ended, strict=True)
+        )
+
+
+def _changing(each: TensorType, ended: TensorType) -> list[Dim]:
+    return [one for one, last in zip(each.shape, ended.shape, strict=True) if one != last]
+
+
+def while_growing(
+    initial_values: Sequence[Tensor],
+    predicate: Callable[..., Tensor],
+    body: Callable[..., Results],
+    growing: Growing | None,
+) -> list[Tensor]:
+    """The values of :func:`while_loop`, some of which have other sizes each time.
+
+    Args:
+        initial_values: Tensors of a graph, of the types of ``growing``.
+        predicate: From the values to a bool of rank 0.
+        body: From the values to new ones.
+        growing: The types of the values, if sizes change.
+    """
+    return _looped([*initial_values], predicate, body, growing=growing)
+
+
 def repeat(
-    turns: Dim, initial_values: Sequence[Tensor], body: Callable[..., Iterable[Tensor]]
+    turns: Dim,
+    initial_values: Sequence[Tensor],
+    body: Callable[..., Iterable[Tensor]],
+    growing: Growing | None = None,
 ) -> list[Tensor]:
     """The values that are left when a function was called on them as often as a size says.
 
@@ -110,6 +166,7 @@ def repeat(
         turns: The size.
         initial_values: Tensors.
         body: From the number of a turn, int64 of rank 0, and the values to new ones.
+        growing: The types of that number and the values, if sizes change.
     """
     count = reshape(shape_to_tensor([turns]), [])
     first = as_tensor(np.zeros((), np.int64))
@@ -117,7 +174,8 @@ def repeat(
     def turn(number: Tensor, *values: Tensor) -> list[Tensor]:
         return [number + 1, *body(number, *values)]
 
-    return _looped([first, *initial_values], lambda at, *_: less(at, count), turn, turns)[1:]
+    goes_on: Callable[..., Tensor] = lambda at, *_: less(at, count)  # noqa: E731
+    return _looped([first, *initial_values], goes_on, turn, turns, growing)[1:]
 
 
 def _looped(
@@ -125,9 +183,12 @@ def _looped(
     predicate: Callable[..., Tensor],
     body: Callable[..., Results],
     turns: Dim | None = None,
+    growing: Growing | None = None,
 ) -> list[Tensor]:
-    graph, wanted = Graph.current(), [value.type for value in values]
-    asked, again = _asking(predicate), _checking("while_loop: the body", body, wanted)
+    graph, given = Graph.current(), [value.type for value in values]
+    wanted = given if growing is None else growing.each
+    asked = _asking(predicate)
+    again = _checking("while_loop: the body", body, wanted, growing)
     if graph is None:
         while asked(*values)[0]:
             values = again(*values)
@@ -137,7 +198,7 @@ def _looped(
         NestedGraph(f"{name}_predicate", graph, asked, wanted),
         NestedGraph(f"{name}_body", graph, again, wanted),
     ]
-    return _flowing(graph, (name, "while"), values, parts, wanted, turns)
+    return _flowing(graph, (name, "while"), values, parts, wanted, turns, growing)
 
 
 def _flowing(
@@ -147,12 +208,14 @@ def _flowing(
     parts: Sequence[NestedGraph],
     wanted: Sequence[TensorType],
     turns: Dim | None = None,
+    growing: Growing | None = None,
 ) -> list[Tensor]:
     """Record the whole, of what decides it or is its state, and of what its parts use."""
     outside = list({id(value): value for part in parts for value in part.outside}.values())
     operands = [*map(graph.value, own), *outside]
-    flow = FlowGraph(named[0], graph, named[1], [value.type for value in operands], wanted)
-    flow.turns = turns
+    results = wanted if growing is None else growing.ended
+    flow = FlowGraph(named[0], graph, named[1], [value.type for value in operands], results)
+    flow.turns, flow.growing = turns, frozenset() if growing is None else growing.names
     inside = dict(zip(map(id, outside), flow.inputs[len(own) :], strict=True))
     state = flow.inputs[: len(own)] if named[1] == "while" else ()
     for part in parts:
@@ -182,7 +245,10 @@ def _require_bool(what: str, value: Tensor) -> None:
 
 
 def _checking(
-    what: str, function: Callable[..., Results], wanted: Sequence[TensorType]
+    what: str,
+    function: Callable[..., Results],
+    wanted: Sequence[TensorType],
+    growing: Growing | None = None,
 ) -> Callable[..., list[Tensor]]:
     """A function whose results are of these types, or an error."""
 
@@ -192,7 +258,8 @@ def _checking(
             if not isinstance(result, Tensor):
                 raise TypeError(f"{what} returns tensors, not {type(result).__name__}")
         actual = [result.type for result in results]
-        if [*map(_plain, actual)] != [*map(_plain, wanted)]:
+        fits = [*map(_plain, actual)] == [*map(_plain, wanted)]
+        if not (fits or (growing is not None and growing.is_one(actual))):
             listed = (", ".join(map(str, types)) or "nothing" for types in (actual, wanted))
             raise ValueError(f"{what} returns {', not '.join(listed)}")
         return results

@@ -57,16 +57,8 @@ class _Axis:
         """Return coordinates of pixels, unless padding is zeros."""
         if self.padding == "zeros":
             return at
-        return clamp(self._brought_in(at), 0.0, float(self.size - 1))
-
-    def _brought_in(self, at: Tensor) -> Tensor:
-        """Return coordinates between the edges of the image, unless padding is zeros."""
-        if self.padding == "reflection":
-            return self._reflected(at)
-        if self.padding == "zeros":
-            return at
-        inside = logical_and(at >= self.low, at <= self.size - 1 - self.low)
-        return where(inside, at, clamp(at, 0.0, float(self.size - 1)))
+        inside = self._reflected(at) if self.padding == "reflection" else at
+        return clamp(inside, 0.0, float(self.size - 1))
 
     def _reflected(self, at: Tensor) -> Tensor:
         """Reflect at the centres of the outer pixels, or at their edges."""
@@ -88,7 +80,8 @@ class _Axis:
         """Return the pixels around coordinates, with their weights."""
         if mode == "nearest":
             return [self.tap(to_even(self.within(at)), None)]
-        at = self.within(at) if mode == "linear" else self._brought_in(at)
+        # Of a cubic each pixel is brought inside by itself, as PyTorch and onnxruntime have it.
+        at = self.within(at) if mode == "linear" else at
         first = floor(at)
         part = at - first
         if mode == "linear":

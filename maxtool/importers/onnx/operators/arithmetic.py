@@ -144,10 +144,15 @@ def modulo(call: OperatorCall) -> Tensor:
     left, right = call.x(0), call.x(1)
     if not call.flag("fmod"):
         return ops.mod(left, right)
+    if left.dtype.is_float():
+        rest = ops.mod(ops.abs(left), ops.abs(right))
+        return ops.where(ops.less(left, 0), -rest, rest)
+    rest = ops.mod(left, right)
     if is_unsigned(left.dtype):
-        return ops.mod(left, right)
-    rest = ops.mod(ops.abs(left), ops.abs(right))
-    return ops.where(ops.less(left, 0), -rest, rest)
+        return rest
+    # The least number has no absolute value in its type.
+    differ = ops.not_equal(ops.less(left, 0), ops.less(right, 0))
+    return ops.where(ops.logical_and(differ, ops.not_equal(rest, 0)), rest - right, rest)
 
 
 def is_unsigned(dtype: DType) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from maxtool.graph import Dim, Graph, Node, Tensor, TensorType, ops
 from maxtool.graph.nested_graph import NestedGraph
@@ -34,14 +34,26 @@ def if_(call: OperatorCall) -> list[Value]:
     wanted = [value.type for value in then.outputs]
     other, form_of_other = _traced(call, f"{name}_else", branches[1], wanted)
     types = [value.type for value in other.outputs]
-    if form == form_of_other and types == wanted:
-        pred = graph.value(ops.reshape(condition, []))
-        return _formed(choose(pred, then, other), form)
-    if _claims(then, _equality(graph, condition)):
+    if types != wanted and _claims(then, _equality(graph, condition)):
         return call.run_graph(branches[0], [])
+    if form == form_of_other and [*map(_plain, types)] == [*map(_plain, wanted)]:
+        pred = graph.value(ops.reshape(condition, []))
+        kinds = [_either(call, *pair) for pair in zip(wanted, types, strict=True)]
+        return _formed(choose(pred, then, other, kinds), form)
     raise RefusedNode(
         f"its branches give {_listed(wanted, form)} and {_listed(types, form_of_other)}"
     )
+
+
+def _plain(kind: TensorType) -> tuple[object, ...]:
+    return kind.dtype, kind.device, kind.rank
+
+
+def _either(call: OperatorCall, one: TensorType, other: TensorType) -> TensorType:
+    """The type of what is one or the other, with a new name for a size in which they differ."""
+    pairs = zip(one.shape, other.shape, strict=True)
+    shape = [size if size == last else call.dim("either") for size, last in pairs]
+    return TensorType(one.dtype, shape, one.device)
 
 
 def _listed(types: Sequence[TensorType], form: Sequence[int | None]) -> str:
@@ -87,13 +99,25 @@ def _as_wanted(tensors: list[Tensor], wanted: Sequence[TensorType]) -> list[Tens
 
 
 def _rebound(x: Tensor, wanted: TensorType) -> Tensor:
-    """A tensor with the claim that its sizes are those of the other branch, if they may be."""
+    """A tensor with the claim that its sizes are those of the other branch, where they may be.
+
+    A size that a branch alone knows has nothing to do with those of the other.
+    """
     if x.rank != wanted.rank or x.shape == wanted.shape:
         return x
+    graph = Graph.current()
+    outside = graph.known_before if isinstance(graph, NestedGraph) else frozenset()
     pairs = zip(x.shape, wanted.shape, strict=True)
-    if any(one.is_static and other.is_static and one != other for one, other in pairs):
+    shape = [last if _may_be(one, last, outside) else one for one, last in pairs]
+    if x.shape == shape:
         return x
-    return ops.rebind(x, wanted.shape, "If needs branches whose results are of one shape")
+    return ops.rebind(x, shape, "If needs branches whose results are of one shape")
+
+
+def _may_be(one: Dim, other: Dim, outside: Collection[str]) -> bool:
+    """Return whether two sizes may be the same in every call, as n and m may, not n and 2 * n."""
+    names, others = {*one.names()}, {*other.names()}
+    return names != others and all(name in outside for name in names | others)
 
 
 def _formed(tensors: Iterable[Tensor], form: Sequence[int | None]) -> list[Value]:

@@ -11,16 +11,16 @@ import numpy as np
 from maxtool.dtype import DType
 from maxtool.graph import Dim, Graph, Tensor, TensorType, ops
 from maxtool.graph.nested_graph import NestedGraph
+from maxtool.graph.ops.control import while_growing
 from maxtool.importers.onnx.operator_call import OperatorCall
 from maxtool.importers.onnx.operator_table import operator
-from maxtool.importers.onnx.operators.turns import (
-    MOST_UNROLLED,
-    alike,
+from maxtool.importers.onnx.operators.loop_state import (
+    LoopState,
+    growing_state,
     in_graph,
-    stacked,
-    take_turns,
     tensors_of,
 )
+from maxtool.importers.onnx.operators.turns import MOST_UNROLLED, stacked, take_turns
 from maxtool.importers.onnx.refusals import require
 from maxtool.importers.onnx.values import Sizes, Value, is_known, known
 
@@ -73,22 +73,21 @@ def _turns(call: OperatorCall) -> int | None:
 def _open_loop(call: OperatorCall, going: Value) -> list[Value]:
     """A loop whose turns are counted when the graph runs."""
     body, kept = call.attribute("body"), max(len(call.operands) - 2, 0)
-    carried = [in_graph(call.x(at)) for at in range(2, len(call.operands))]
-    kinds = [one.type for one in carried]
+    state = growing_state(call, [in_graph(call.x(at)) for at in range(2, len(call.operands))])
     step = partial(_turn, call, kept)
     if len(body.output) == 1 + kept:
-        return [*_counting(call, going, carried, step)[1]]
-    count = _known_count(call, going, kinds)
+        return [*_counting(call, going, state, step)[1]]
+    count = _known_count(call, going, state.kinds)
     if count is None:
-        count = _counting(call, going, carried, step)[0]
+        count = _counting(call, going, state, step)[0]
     length = _length(call, count)
     yes = known(np.array(True))
 
     def turn(number: Tensor, values: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         return step(number, yes, values)[1:]
 
-    state, stacks = take_turns(length, carried, turn)
-    return [*state, *stacks]
+    ended, stacks = take_turns(length, state, turn)
+    return [*ended, *stacks]
 
 
 def _turn(
@@ -115,21 +114,21 @@ def _known_count(call: OperatorCall, going: Value, kinds: Sequence[TensorType]) 
 
 
 def _counting(
-    call: OperatorCall, going: Value, carried: Sequence[Tensor], step: Callable[..., Any]
+    call: OperatorCall, going: Value, state: LoopState, step: Callable[..., Any]
 ) -> tuple[Tensor, list[Tensor]]:
     """The number of turns that a loop takes, and what it carries in the end."""
     limit = ops.reshape(call.x(0), []) if call.has(0) else None
-    first = [known(np.zeros((), np.int64)), _flag(going), *carried]
-    kinds = [one.type for one in carried]
+    counters = [in_graph(known(np.zeros((), np.int64))), in_graph(_flag(going))]
 
     def goes_on(turn: Tensor, flag: Tensor, *_: Tensor) -> Tensor:
         return flag if limit is None else ops.logical_and(flag, ops.less(turn, limit))
 
     def run(turn: Tensor, flag: Tensor, *values: Tensor) -> list[Tensor]:
         flag, after, _ = step(turn, flag, values)
-        return [turn + 1, flag, *alike(after, kinds)]
+        return [turn + 1, flag, *state.claimed(after)]
 
-    count, _, *ended = ops.while_loop(first, goes_on, run)
+    growing = state.growing(counters)
+    count, _, *ended = while_growing([*counters, *state.first], goes_on, run, growing)
     return count, ended
 
 

@@ -64,13 +64,13 @@ def matmul_to_float(call: OperatorCall) -> Tensor:
 def dynamic_matmul(call: OperatorCall) -> Tensor:
     """A product of floats, quantized to uint8 by their range, with a quantized matrix."""
     call.only("", 5)
-    levels, scale = _by_range(call.x(0))
+    levels, scale = levels_by_range(call.x(0))
     sums = ops.matmul(levels, _less_zero(call.x(1), call.maybe(3)))
     result = ops.cast(sums, DType.float32) * (scale * _of_columns(call.x(2)))
     return result if (bias := call.maybe(4)) is None else result + bias
 
 
-def _by_range(x: Tensor) -> tuple[Tensor, Tensor]:
+def levels_by_range(x: Tensor) -> tuple[Tensor, Tensor]:
     """Floats as int32 levels less their zero point, and the scale, as DynamicQuantizeLinear."""
     axes = list(range(x.rank))
     low = ops.minimum(ops.reshape(ops.min(x, axis=axes), []), 0.0)

@@ -20,6 +20,7 @@ from maxtool.importers.onnx.operator_call import OperatorCall
 from maxtool.importers.onnx.operator_table import operator
 from maxtool.importers.onnx.operators.constants import full
 from maxtool.importers.onnx.operators.dense import product
+from maxtool.importers.onnx.operators.loop_state import steady_state
 from maxtool.importers.onnx.operators.turns import take_turns
 from maxtool.importers.onnx.refusals import RefusedNode, require
 from maxtool.importers.onnx.values import known
@@ -64,6 +65,7 @@ class Direction:
         peepholes: Of LSTM, ``[3 * hidden]``; None for zeros.
         functions: The activations in order.
         call: The node.
+        rounded: What is done to the operands of products with ``w`` and ``r`` first.
     """
 
     w: Tensor
@@ -72,15 +74,16 @@ class Direction:
     peepholes: Tensor | None
     functions: Sequence[Function]
     call: OperatorCall
+    rounded: Function
 
     def inputs(self, x: Tensor) -> Tensor:
         """The parts of all gates that come from the input, of all elements, with biases."""
-        part = product(x, self.w, transposed=True)
+        part = product(self.rounded(x), self.w, transposed=True)
         return part if self.biases is None else part + self.biases[0]
 
     def products(self, part: Tensor, h: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """The parts of each gate that come from the input and from the state, with biases."""
-        own = product(h, self.r, transposed=True)
+        own = product(self.rounded(h), self.r, transposed=True)
         own = own if self.biases is None else own + self.biases[1]
         gates = int(self.r.shape[0]) // int(self.r.shape[1])
         return ops.chunk(part, gates, 1), ops.chunk(own, gates, 1)
@@ -154,9 +157,19 @@ STATES = (5, 6)
 @operator(*KINDS)
 def recurrent(call: OperatorCall) -> list[Tensor]:
     """One of ``KINDS``: all outputs ``[seq, directions, batch, hidden]``, and the last states."""
-    kind, batch_first = KINDS[call.op_type], call.flag("layout")
+    return layers(call, KINDS[call.op_type], (call.x(1), call.x(2)))
+
+
+def layers(
+    call: OperatorCall,
+    kind: Kind,
+    matrices: tuple[Tensor, Tensor],
+    rounded: Function = lambda x: x,
+) -> list[Tensor]:
+    """A layer of a kind with its matrices, ``w`` and ``r`` of each direction."""
+    batch_first = call.flag("layout")
     x = ops.transpose(call.x(0), 0, 1) if batch_first else call.x(0)
-    directions = _directions(call, kind)
+    directions = _directions(call, kind, matrices, rounded)
     outputs, ends = [], []
     for at, (one, is_backward) in enumerate(directions):
         state = [_start(call, x, one, number, at) for number in range(kind.states)]
@@ -214,7 +227,7 @@ class Layer:
             after, output = self._step(ops.gather(self.parts, place, 0), place, before)
             return after, [output]
 
-        end, (outputs,) = take_turns(length, state, turn)
+        end, (outputs,) = take_turns(length, steady_state(state), turn)
         if self.is_backward:
             outputs = ops.gather(outputs, last - ops.range(0, length), 0)
         return outputs, end
@@ -238,20 +251,28 @@ class Layer:
         return kept, ops.where(inside, after[0], 0.0)
 
 
-def _directions(call: OperatorCall, kind: Kind) -> list[tuple[Direction, bool]]:
+def _directions(
+    call: OperatorCall, kind: Kind, matrices: tuple[Tensor, Tensor], rounded: Function
+) -> list[tuple[Direction, bool]]:
     """The directions of a layer, and whether each goes backward."""
     name = call.text("direction", "forward")
     backward = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
     require(name in backward, f"there is no direction {name!r}")
     functions = _functions(call, kind, len(backward[name]))
     return [
-        (_direction(call, at, functions[at]), is_backward)
+        (_direction(call, at, matrices, functions[at], rounded), is_backward)
         for at, is_backward in enumerate(backward[name])
     ]
 
 
-def _direction(call: OperatorCall, at: int, functions: Sequence[Function]) -> Direction:
-    w, r, b, p = call.x(1), call.x(2), call.maybe(3), call.maybe(7)
+def _direction(
+    call: OperatorCall,
+    at: int,
+    matrices: tuple[Tensor, Tensor],
+    functions: Sequence[Function],
+    rounded: Function,
+) -> Direction:
+    (w, r), b, p = matrices, call.maybe(3), call.maybe(7)
     halves = None if b is None else ops.chunk(_part(b, at), 2, 0)
     return Direction(
         _part(w, at),
@@ -260,6 +281,7 @@ def _direction(call: OperatorCall, at: int, functions: Sequence[Function]) -> Di
         None if p is None else _part(p, at),
         functions,
         call,
+        rounded,
     )
 
 

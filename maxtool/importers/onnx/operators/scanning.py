@@ -10,12 +10,8 @@ import numpy as np
 from maxtool.graph import Dim, Tensor, ops
 from maxtool.importers.onnx.operator_call import OperatorCall, axis_in
 from maxtool.importers.onnx.operator_table import operator
-from maxtool.importers.onnx.operators.turns import (
-    MOST_UNROLLED,
-    stacked,
-    take_turns,
-    tensors_of,
-)
+from maxtool.importers.onnx.operators.loop_state import steady_state, tensors_of
+from maxtool.importers.onnx.operators.turns import MOST_UNROLLED, stacked, take_turns
 from maxtool.importers.onnx.refusals import require
 from maxtool.importers.onnx.values import Value, known
 
@@ -93,7 +89,7 @@ def _open_scan(
         results = tensors_of(call.run_graph(body, [*values, *slices]))
         return results[:kept], results[kept:]
 
-    return take_turns(scanned[0].length, carried, turn)
+    return take_turns(scanned[0].length, steady_state(carried), turn)
 
 
 def _arranged(stack: Tensor, axis: int, is_backward: int) -> Tensor:
