@@ -94,7 +94,7 @@ FURTHER_GRANTED: Mapping[str, Config] = {
     ),
     **dict.fromkeys(
         ("granitemoehybrid", "granitehybrid"),
-        SILU | {"mamba_proj_bias": False},
+        SILU | {"mamba_proj_bias": False, "position_embedding_type": "nope"},
     ),
     **dict.fromkeys(("mamba", "mamba2"), SILU | STATES_GRANTED),
     "jamba": SILU | {"mamba_proj_bias": False},
