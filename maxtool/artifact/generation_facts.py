@@ -68,7 +68,7 @@ def _tokens(value: Any, key: str, size: int, file: Path) -> list[int]:  # noqa: 
     """The tokens that a key lists, without those that the model does not have.
 
     Raises:
-        ConfigurationError: If it is no list of whole numbers.
+        ConfigurationError: If it is not a list of whole numbers.
     """
     listed = [] if value is None else value.tolist() if hasattr(value, "tolist") else value
     if not isinstance(listed, list) or not all(type(token) is int for token in listed):

@@ -97,7 +97,7 @@ FURTHER_GRANTED: Mapping[str, Config] = {
         SILU | {"mamba_proj_bias": False, "position_embedding_type": "nope"},
     ),
     **dict.fromkeys(("mamba", "mamba2"), SILU | STATES_GRANTED),
-    "jamba": SILU | {"mamba_proj_bias": False},
+    "jamba": SILU | {"mamba_conv_bias": True, "mamba_proj_bias": False},
     "falcon_mamba": SILU | STATES_GRANTED | {"mixer_rms_eps": 1e-6, "layer_norm_epsilon": 1e-6},
     "nemotron_h": {"mlp_hidden_act": "relu2", "mamba_hidden_act": "silu"} | {"use_bias": False},
     "nemotron_h_moe": {"mlp_hidden_act": "relu2", "mamba_hidden_act": "silu", "mlp_bias": False}
