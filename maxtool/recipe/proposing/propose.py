@@ -30,6 +30,7 @@ from maxtool.recipe.proposing.alike_names import Guess, aliases, folded, guesses
 from maxtool.recipe.proposing.proposal import Proposal
 from maxtool.recipe.read_config import Misread, misread
 from maxtool.recipe.recipe_files import RECIPE_SUFFIX, recipe_names
+from maxtool.recipe.rule import Rules
 from maxtool.recipe.schema import (
     DIALECTS,
     KINDS,
@@ -37,7 +38,6 @@ from maxtool.recipe.schema import (
     Dialect,
     Field,
     Recipe,
-    Rules,
 )
 from maxtool.recipe.text_part import OTHERWISE, values_of
 from maxtool.recipe.unsupported_kinds import lacking
