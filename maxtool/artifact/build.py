@@ -26,6 +26,7 @@ from maxtool.artifact import check as parity
 from maxtool.artifact.contents import Contents, NamedGraph, used_target
 from maxtool.artifact.dual_encoder_facts import dual_encoder_facts
 from maxtool.artifact.embedding_facts import embedding_facts
+from maxtool.artifact.generation_facts import generation_facts
 from maxtool.artifact.image_facts import image_facts, input_size
 from maxtool.artifact.matrix_types import (
     DECODED,
@@ -247,7 +248,8 @@ def _prepared(request: Request, read: Mapping[Path, None]) -> Build:
     seen, noted = image_facts(planned, module)
     heard, noted_of_speech = speech_facts(planned, module)
     written, noted_of_writing = writing_facts(planned, task_of(graphs), tokenizer)
-    notes += [*noted, *noted_of_speech, *noted_of_writing]
+    left_out, noted_of_texts = generation_facts(planned, task_of(graphs))
+    notes += [*noted, *noted_of_speech, *noted_of_writing, *noted_of_texts]
     if tokenizer is None and task_of(graphs) != IMAGE:
         notes.append("the source has no tokenizer: the artifact takes token ids, not text")
     contents = _contents(request, planned, target, dtype, types, module, graphs, tokenizer)
@@ -258,6 +260,7 @@ def _prepared(request: Request, read: Mapping[Path, None]) -> Build:
         **seen,
         **heard,
         **read_with,
+        **left_out,
     }
     contents = replace(contents, facts=facts, sources=_sources(read, checkpoint))
     notes += [*packing_note(contents), *tables_note(contents)]

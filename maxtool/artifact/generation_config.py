@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from maxtool.recipe import Plan
 from maxtool.weights.jsonfile import read_object
 
 FILE = "generation_config.json"
 MOST = 1 << 20  # bytes
+USUAL: Sequence[Any] = (None, False, 1, [])
 
 
 def read(file: Path) -> Mapping[str, Any]:
@@ -21,8 +23,27 @@ def read(file: Path) -> Mapping[str, Any]:
     return read_object(file, most=MOST)
 
 
-def not_done(said: Mapping[str, Any], file: Path, keys: Iterable[str]) -> Iterator[str]:
-    """Yield a line for each of the ``keys`` by which the file asks for what is not offered."""
+def said_of(planned: Plan) -> tuple[Mapping[str, Any], Path]:
+    """The keys that say how a model's texts are written, and their file.
+
+    They are in ``config.json`` where there is no such file; GGUF has none of them.
+    """
+    checkpoint = planned.checkpoint
+    file = checkpoint.folder / FILE
+    if checkpoint.config is None:
+        return {}, checkpoint.path
+    if file.is_file():
+        return read(file), file
+    return checkpoint.config, checkpoint.config_file or checkpoint.path
+
+
+def not_done(
+    said: Mapping[str, Any], file: Path, keys: Iterable[str], usual: Sequence[Any] = USUAL
+) -> Iterator[str]:
+    """Yield a line for each of the ``keys`` by which the file asks for what is not offered.
+
+    The ``usual`` values ask for nothing.
+    """
     for key in keys:
-        if said.get(key) not in (None, False, 1, 1.0, 0):
+        if said.get(key) not in usual:
             yield f"{key} = {said[key]!r:.40} of {file.name} is not done"

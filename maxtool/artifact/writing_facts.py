@@ -57,7 +57,7 @@ def writing_facts(
     """The fact ``writing``, if texts can be begun, and what to tell."""
     if task != TEXT_TO_TEXT:
         return {}, []
-    said, file = _said(planned)
+    said, file = generation_config.said_of(planned)  # GGUF says nothing but the first token
     found = _renamed(said)
     if file.name == generation_config.FILE:
         usual = {"start": said.get(INSTEAD)}
@@ -80,17 +80,6 @@ def writing_facts(
 def _there(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values that are not None."""
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _said(planned: Plan) -> tuple[Mapping[str, Any], Path]:
-    """The keys that say how texts are written, and their file."""
-    file = planned.checkpoint.folder / generation_config.FILE
-    if planned.checkpoint.config is None:  # GGUF has nothing of it but the first token
-        return {}, planned.checkpoint.path
-    if file.is_file():
-        return generation_config.read(file), file
-    config = planned.checkpoint.config
-    return config, planned.checkpoint.config_file or planned.checkpoint.path
 
 
 def _renamed(said: Mapping[str, Any]) -> dict[str, Any]:

@@ -90,8 +90,10 @@ def _written(count: int) -> Callable[[Flags, Values], Raws]:
 
 
 def _read_share(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
-    """Read by which norm weights are divided: their sum, and no other."""
+    """Read by which norm weights are divided: their sum, and no other; null is by none."""
     (norm,) = raws
+    if norm is None:
+        return False
     if not same(norm, 1.0):
         raise Undefined(
             f"weights of experts are divided by a norm of {short(norm)}: 1 is supported"

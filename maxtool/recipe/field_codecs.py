@@ -347,6 +347,13 @@ FIELD_CODECS: Mapping[str, Codec] = {
         types=("int", "float"),
         keys=("any", "any"),
     ),
+    "said_twice": Codec(
+        # Of two keys that are both written the first counts.
+        read=lambda raws, _: raws[1] if raws[0] is None else raws[0],
+        write=lambda value, _: (value, value),
+        types=("int",),
+        keys=("any", "any"),
+    ),
     "window_if_switched": Codec(
         read=lambda raws, _: raws[1] if raws[0] else None,
         write=lambda value, _: (None, None) if value is None else (True, value),

@@ -51,7 +51,7 @@ WITHOUT_GGUF = (
 )
 
 SILU = {"hidden_act": "silu"}
-STATES_GRANTED = {"use_conv_bias": True, "use_bias": False}
+STATES_GRANTED = {"use_bias": False}
 FURTHER_GRANTED: Mapping[str, Config] = {
     **dict.fromkeys(FURTHER, SILU),
     "gemma": {
@@ -72,7 +72,7 @@ FURTHER_GRANTED: Mapping[str, Config] = {
     "afmoe": SILU | {"attention_bias": False, "mup_enabled": True, "global_attn_every_n_layers": 4},
     "gpt_oss": SILU | {"swiglu_limit": 7.0, "swiglu_alpha": 1.702},
     "lfm2": {"conv_bias": False},
-    "lfm2_moe": {"conv_bias": False, "use_expert_bias": True, "norm_topk_prob": True}
+    "lfm2_moe": {"conv_bias": False, "norm_topk_prob": True}
     | {"routed_scaling_factor": 1.0, "tie_word_embeddings": True},
     "phimoe": SILU | {"router_jitter_noise": 0.01},
     "mellum": SILU | {"norm_topk_prob": True, "attention_bias": False},
@@ -94,19 +94,17 @@ FURTHER_GRANTED: Mapping[str, Config] = {
     ),
     **dict.fromkeys(
         ("granitemoehybrid", "granitehybrid"),
-        SILU
-        | {"mamba_conv_bias": True, "mamba_proj_bias": False, "position_embedding_type": "nope"},
+        SILU | {"mamba_proj_bias": False, "position_embedding_type": "nope"},
     ),
     **dict.fromkeys(("mamba", "mamba2"), SILU | STATES_GRANTED),
     "jamba": SILU | {"mamba_conv_bias": True, "mamba_proj_bias": False},
     "falcon_mamba": SILU | STATES_GRANTED | {"mixer_rms_eps": 1e-6, "layer_norm_epsilon": 1e-6},
-    "nemotron_h": {"mlp_hidden_act": "relu2", "mamba_hidden_act": "silu"}
-    | {"use_bias": False, "use_conv_bias": True},
+    "nemotron_h": {"mlp_hidden_act": "relu2", "mamba_hidden_act": "silu"} | {"use_bias": False},
     "nemotron_h_moe": {"mlp_hidden_act": "relu2", "mamba_hidden_act": "silu", "mlp_bias": False}
-    | {"use_bias": False, "use_conv_bias": True},
-    "bamba": SILU | {"mamba_conv_bias": True, "mamba_proj_bias": False},
+    | {"use_bias": False},
+    "bamba": SILU | {"mamba_proj_bias": False},
     "falcon_h1": SILU
-    | {"mamba_conv_bias": True, "mamba_proj_bias": False, "projectors_bias": False}
+    | {"mamba_proj_bias": False, "projectors_bias": False}
     | {"attention_bias": False, "mlp_bias": False, "mamba_norm_before_gate": False}
     | {"tie_word_embeddings": False},
     "phi": {"hidden_act": "gelu_new", "qk_layernorm": False, "tie_word_embeddings": False},

@@ -107,6 +107,28 @@ def test_names_and_keys_of_other_families(
     assert found.config == expected.config
 
 
+def test_parameters_without_a_word_of_their_own(tmp_path: Path) -> None:
+    """Find A_log, D and dt_bias below another name, as the matrices beside them."""
+    checkpoint = Files(tmp_path).checkpoint(next(rows("bamba")))
+    file = checkpoint.path / "model.safetensors"
+    called = {"mamba": "ssm"}
+    save_file({spelled(name, called): each for name, each in load_file(file).items()}, file)
+    config = json.loads((checkpoint.path / "config.json").read_text()) | {"model_type": "campfire"}
+    (checkpoint.path / "config.json").write_text(json.dumps(config))
+    proposal = propose(open_checkpoint(checkpoint.path))
+    assert (proposal.base, proposal.open) == ("bamba", [])
+
+
+def test_sizes_of_experts_by_keys_that_nobody_has(tmp_path: Path) -> None:
+    """Take what the tensors say of a number for the key that alone says it."""
+    keys = {"num_experts": "slots", "moe_intermediate_size": "slot_dim"}
+    folder = disguised("tiny-qwen3-moe", tmp_path / "it", {"mlp": "ffn"}, keys)
+    proposal = propose(open_checkpoint(folder))
+    assert (proposal.base, proposal.open) == ("qwen3_moe", [])
+    assert proposal.keys == {"n_experts": "slots", "expert_size": "slot_dim"}
+    assert planned(proposal, folder).config == original("tiny-qwen3-moe").config
+
+
 def test_words_that_are_short_for_others(tmp_path: Path) -> None:
     segments = {"self_attn": "attention", "q_norm": "query_norm", "k_norm": "key_norm"}
     folder = disguised("tiny-qwen3", tmp_path / "it", segments | {"mlp": "ffn"})

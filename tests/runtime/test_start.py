@@ -50,6 +50,7 @@ NEEDED = {
     "speech_spec",
     "text_entries",
     "tokens",
+    "unwritten",
     "verified",
     "watched_files",
     "writing_spec",

@@ -53,6 +53,21 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "mamba drop expect/gguf/{arch}.ssm.dt_b_c_rms",
         "falcon_mamba drop expect/gguf*",
     ),
+    "tests/conversion/test_random_families.py converts models with and without that tensor": (
+        "_mamba2 * config/conv_bias/gguf*",
+        "_backbone * config/conv_bias/gguf*",
+        "mamba * config/conv_bias/gguf*",
+        "mamba2 * config/conv_bias/gguf*",
+        "lfm2_moe * config/expert_correction/gguf*",
+    ),
+    "tests/recipe/test_latent_norms.py looks for what is told, and for what is written": (
+        "_latent * config/latent_eps/hf*",
+        "minicpm3 * config/latent_eps/hf*",
+    ),
+    "tests/recipe/test_granite_hybrid.py has the other width, and writes positions": (
+        "granitehybrid * config/intermediate_size/hf*",
+        "_granite_hybrid * config/position/hf/values/rope*",
+    ),
     "transformers' classes of such models take it for granted": (
         "_seq2seq drop constants/hf/is_encoder_decoder",
     ),

@@ -26,6 +26,9 @@ LEAD = 0.05
 # What words of the last parts count, beside those of all before: the prefix says least.
 WEIGHTS = (8, 4)
 
+# Last parts that most tensors have.
+SAYS_LITTLE = ("weight", "bias")
+
 # Words that are short for others.
 SHORT = {"q": "query", "k": "key", "v": "value", "attn": "attention", "ffn": "mlp"}
 
@@ -149,7 +152,8 @@ def _likeness(first: str, second: str) -> float:
 @lru_cache(1 << 18)
 def _words(name: str) -> Counter[str]:
     """The words of a name, by how much each says: the later its part stands, the more."""
-    parts = [part for part in name.lower().split(".")[:-1] if part != HOLE]
+    *before, last = name.lower().split(".")
+    parts = [part for part in (before if last in SAYS_LITTLE else [*before, last]) if part != HOLE]
     found: Counter[str] = Counter()
     for part, weight in zip(reversed(parts), chain(WEIGHTS, repeat(1)), strict=False):
         for word in _WORD.findall(part):

@@ -30,7 +30,15 @@ from maxtool.recipe.proposing.alike_names import Guess, aliases, folded, guesses
 from maxtool.recipe.proposing.proposal import Proposal
 from maxtool.recipe.read_config import Misread, misread
 from maxtool.recipe.recipe_files import RECIPE_SUFFIX, recipe_names
-from maxtool.recipe.schema import DIALECTS, KINDS, SCHEMA_VERSION, Dialect, Field, Recipe
+from maxtool.recipe.rule import Rules
+from maxtool.recipe.schema import (
+    DIALECTS,
+    KINDS,
+    SCHEMA_VERSION,
+    Dialect,
+    Field,
+    Recipe,
+)
 from maxtool.recipe.text_part import OTHERWISE, values_of
 from maxtool.recipe.unsupported_kinds import lacking
 from maxtool.weights import Checkpoint, TensorInfo
@@ -266,16 +274,31 @@ def _implied(model: _Model, base: Recipe, found: Mapping[str, str]) -> dict[str,
         sizes |= {"vocab_size": shape[0], "hidden_size": shape[1]}
     if (shape := _shape(tensors, names.get("layers.{layer}.mlp.up.weight"))) is not None:
         sizes["intermediate_size"] = shape[0]
+    if (shape := _shape(tensors, names.get("layers.{layer}.mlp.router.weight"))) is not None:
+        sizes["n_experts"] = shape[0]
+    if (shape := _shape(tensors, _each_expert(rules, found))) is not None:
+        sizes["expert_size"] = shape[0]
     patterns = [Pattern(name) for name in names.values() if "{layer}" in name]
     matches = (next(filter(None, (p.match(name) for p in patterns)), None) for name in tensors)
     layers = [match["layer"] for match in matches if match is not None]
     return sizes | ({"n_layers": max(layers) + 1} if layers else {})
 
 
+def _each_expert(rules: Rules, found: Mapping[str, str]) -> str | None:
+    """The name of the matrices up of single experts, if they are kept one by one."""
+    stacks = (rule for rule in rules.rules if rule.over and len(rule.sources) == 1)
+    up = (rule for rule in stacks if rule.target.text == "layers.{layer}.mlp.up.weight")
+    return next((found.get(name, name) for name in (rule.sources[0].text for rule in up)), None)
+
+
 def _shape(tensors: Mapping[str, TensorInfo], name: str | None) -> tuple[int, ...] | None:
-    """The shape of a matrix of a name, in its first layer where it is in several."""
-    tensor = tensors.get((name or "").replace("{layer}", "0"))
-    return tensor.shape if tensor is not None and len(tensor.shape) == 2 else None
+    """The shape of a matrix of a name, the first where it is in several layers."""
+    if name is None:
+        return None
+    pattern = Pattern(name)
+    shapes = (one.shape for key, one in tensors.items() if pattern.match(key) is not None)
+    shape = next(shapes, ())
+    return shape if len(shape) == 2 else None
 
 
 def _is_absent(model: _Model, base: Recipe, name: str) -> bool:

@@ -39,13 +39,15 @@ class Text:
         self.read = self.reused = 0
         self.is_over = self.count == 0
         self._ends, self._index, self._prompt = model.manifest.eos, index, prompt
+        self._unwritten = model.manifest.unwritten
         self._error: RunError | None = None
 
     def take(self, logits: Array) -> None:
         """Pick the next token from the logits behind all of them, which have been read by now."""
         self.read = len(self.ids)
         with self.keeping_errors():
-            self.push(self.choose(logits, self.ids))
+            scores = self._unwritten.scores(logits, len(self.reply.made))
+            self.push(self.choose(scores, self.ids))
 
     def push(self, token: int) -> None:
         """Take the next token, which may be an end of text."""

@@ -20,6 +20,7 @@ from .specs import (
     TableSpec,
     WeightSpec,
 )
+from .unwritten import Unwritten, unwritten
 from .watched_files import Stamp, stamp
 from .writing_spec import WritingSpec, writing_spec
 from .wrong_path import TASKS, no_manifest, other_schema
@@ -86,6 +87,7 @@ class ManifestParser:
         self.audio: dict[str, Any] | None = get(root, "audio", (dict, type(None)))
         self.speech: dict[str, Any] | None = get(root, "speech", (dict, type(None)))
         self.writing = self._writing(get(root, "writing", (dict, type(None))))
+        self.unwritten = self._unwritten(get(root, "unwritten", (dict, type(None))))
         recorded = {self._file(name): item for name, item in get(root, "files", dict).items()}
         self.files = {path: get(item, "sha256", str) for path, item in recorded.items()}
         self.sizes = {path: self._get(item, "bytes", int) for path, item in recorded.items()}
@@ -264,6 +266,13 @@ class ManifestParser:
             return None if item is None else writing_spec(item)
         except ValueError as error:
             raise self._wrong(f"of 'writing', {error}") from None
+
+    def _unwritten(self, item: dict[str, Any] | None) -> Unwritten:
+        """The tokens that are left out of texts."""
+        try:
+            return unwritten(item or {})
+        except ValueError as error:
+            raise self._wrong(f"of 'unwritten', {error}") from None
 
     def _read_tokenizer(self, item: dict[str, Any]) -> None:
         self.tokenizer_file = self._file(self._get(item, "file", str))

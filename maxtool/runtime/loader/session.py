@@ -40,15 +40,17 @@ class Session:
     ) -> Iterator[int]:
         """Tokens behind ``ids``, one at a time, up to ``count`` or an end-of-text token.
 
-        A device that can draws the tokens itself, where ``choose`` is a :class:`TokenSampler`.
+        A device that can draws the tokens itself, where ``choose`` is a :class:`TokenSampler` and
+        none is left out.
         """
         before = list(ids)
         common = min(common_length(self.ids, before), len(before) - 1)
         common = common_start(common, self._images, images)
         self.reused = self._slot.reusable(common, len(before))
         start = self._looked(before, images)
-        if self._decoder is not None and isinstance(choose, TokenSampler):
-            yield from self._drawn(self._decoder, before, start, count, choose)
+        decoder = None if self._model.manifest.unwritten else self._decoder
+        if decoder is not None and isinstance(choose, TokenSampler):
+            yield from self._drawn(decoder, before, start, count, choose)
         else:
             yield from self._chosen(before, start, count, choose)
 
@@ -69,10 +71,10 @@ class Session:
         self, before: list[int], position: int, count: int, choose: Choose
     ) -> Iterator[int]:
         """Tokens picked from logits."""
-        name = "prefill"
-        for _ in range(count):
+        name, unwritten = "prefill", self._model.manifest.unwritten
+        for made in range(count):
             logits = self._read(name, before, position)
-            chosen = choose(logits, before)
+            chosen = choose(unwritten.scores(logits, made), before)
             if chosen in self._model.manifest.eos:
                 return
             before.append(chosen)

@@ -17,6 +17,7 @@ from .specs import (
     LOOK,
     TEXT_TO_TEXT,
     TRANSCRIBE,
+    ArraySpec,
     EntrySpec,
     InputSpec,
 )
@@ -194,9 +195,24 @@ def _filled_up(manifest: ManifestParser) -> Iterator[str]:
         yield f"texts are filled up to {filled.length}, and the context is {manifest.context}"
 
 
+def _left_out(manifest: ManifestParser) -> Iterator[str]:
+    """Tokens that are left out of texts are some that there are logits of."""
+    most = max((*manifest.unwritten.ever, *manifest.unwritten.first), default=-1)
+    for name, entry in manifest.entries.items():
+        for spec in entry.outputs:
+            if spec.name == "logits" and not most < _last(spec):
+                yield f"token {most} is not written, and {name!r} gives {spec}"
+
+
+def _last(spec: ArraySpec) -> int:
+    """The last dimension of an output; 0 where it varies."""
+    size = spec.shape[-1] if spec.shape else 0
+    return size if isinstance(size, int) else 0
+
+
 TEXT_RULES = (
     *for_tasks(OF_TEXTS, _stateful, _bounded),
-    *for_tasks({GENERATE}, _drawing),
+    *for_tasks({GENERATE}, _drawing, _left_out),
     *for_tasks(EMBEDDING, _embedding),
     *for_tasks(OF_TEXTS, _filled_up),
 )

@@ -52,6 +52,20 @@ answer([[list(model.generate([1, 5, 9], 16, **options)) for model in both(sys.ar
     assert len({tuple(drawn) for drawn, _ in result}) > 4
 
 
+def test_what_is_not_written_is_picked_by_the_host(
+    cuda_artifact: Path, environment: dict[str, str], ids: dict[str, list[int]]
+) -> None:
+    code = """
+model = loader.load(sys.argv[1])
+prompt, story = json.loads(sys.argv[2]), json.loads(sys.argv[3])
+model.manifest.unwritten = loader.unwritten.Unwritten((story[0],))
+answer(list(model.generate(prompt, 4)))
+"""
+    arguments = json.dumps(ids["prompt"]), json.dumps(ids["story"])
+    found = stub_gpu.run(code, environment, cuda_artifact, *arguments)
+    assert found and ids["story"][0] not in found
+
+
 def test_text_of_the_whole_program(
     artifact: Path, cuda_artifact: Path, environment: dict[str, str]
 ) -> None:
