@@ -136,8 +136,9 @@ def _embedding(manifest: Manifest, settings: Settings) -> Iterator[Case]:
 def _batches(manifest: Manifest, settings: Settings) -> Sequence[int]:
     """The numbers of texts that a decoder continues at once: powers of two, and all it can."""
     most = manifest.batch
-    if most == 1:
-        _refuse(manifest, {"--batch": settings.batches})
+    if most == 1 and settings.batches:
+        what = "--batch means nothing to a model that continues one text at a time"
+        raise UsageError(what, file=manifest.folder, hint="compile it with --batch N")
     if wrong := [texts for texts in settings.batches if texts > most]:
         what = f"--batch {wrong[0]}: the model continues at most {most} texts at once"
         raise UsageError(what, file=manifest.folder)

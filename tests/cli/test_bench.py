@@ -251,7 +251,7 @@ REFUSED: Mapping[str, tuple[str, tuple[str, ...], int, str]] = {
     "no thread": ("decoder", ("--threads", "0"), 2, "--threads is 0"),
     "a size without a number": ("module", ("--size", "batch"), 2, "is not NAME=N"),
     "an unknown size": ("module", ("--size", "rows=2"), 2, "has no size rows"),
-    "a batch of a decoder": ("decoder", ("--batch", "2"), 2, "--batch means nothing to a model"),
+    "a batch of a decoder": ("decoder", ("--batch", "2"), 2, "compile it with --batch N"),
     "a prompt of a module": ("module", ("--prompt", "2"), 2, "--prompt means nothing to a model"),
     "a long prompt": ("decoder", ("--prompt", "40", "--tokens", "9"), 4, "context of 48"),
     "a long text": ("encoder", ("--prompt", "41"), 4, "41 tokens go beyond the context of 40"),
