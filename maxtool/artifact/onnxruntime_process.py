@@ -19,7 +19,7 @@ FATAL = 4
 
 
 class Refusal(Exception):
-    """What onnxruntime does not run, with its reason."""
+    """Refusal of a call or a model by onnxruntime, with its reason."""
 
 
 class OnnxruntimeProcess:

@@ -164,7 +164,7 @@ def test_sizes_that_the_original_model_refuses_are_left_out(tmp_path: Path) -> N
 
 @pytest.mark.peers
 def test_a_call_that_onnxruntime_does_not_survive_is_left_out(tmp_path: Path) -> None:
-    """It ends the process where an LSTM has a batch of none."""
+    """onnxruntime ends the process where an LSTM has a batch of none."""
     pytest.importorskip("onnxruntime")
     random = np.random.default_rng(0)
     weights = {

@@ -199,7 +199,7 @@ def test_matrices_in_blocks_beside_onnxruntime(case: tuple[Any, ...], tmp_path: 
 def test_what_quantize_dynamic_makes_of_an_lstm(
     direction: str, by_feature: bool, kind: str, tmp_path: Path
 ) -> None:
-    """It is near the layer of floats; onnxruntime's is not where each feature has a scale.
+    """The result is near that of floats; onnxruntime's is not where each feature has a scale.
 
     Of the first element, before which the state is zeros, both are the same.
     """

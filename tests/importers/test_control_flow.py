@@ -104,7 +104,7 @@ def calls(*turns: int) -> list[dict[str, np.ndarray]]:
 
 
 def test_a_loop_carries_a_tensor_that_grows(tmp_path: Path) -> None:
-    """It is read in the loop, too, and what follows from it is as long."""
+    """The tensor is read in the loop, too, and what follows from it is as long."""
     nodes = [*APPEND, node("ReduceSum", ["more"], ["total"], keepdims=0)]
     after = [
         node("Shape", ["all"], ["shape"]),

@@ -1,4 +1,4 @@
-"""What a loop carries from turn to turn: tensors whose sizes stay, or change with each turn."""
+"""State that a loop carries: tensors whose sizes stay, or change with each turn."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Whether regions have a sample, and the two pixels around it with their weights."""
+    """Sample of regions: whether there is one, and the two pixels around it with their weights."""
 
     exists: Tensor
     taps: list[tuple[Tensor, Tensor]]
