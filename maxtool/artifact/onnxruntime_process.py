@@ -14,6 +14,9 @@ import numpy as np
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
+# Without VNNI, sums of products of bytes saturate, unless one asks for exact ones; which it then
+# lacks for some operators.
+EXACT = {"session.x64quantprecision": "1"}
 FATAL = 4
 """Of the severities of onnxruntime's log the one that says nothing of what is refused anyway."""
 
@@ -85,8 +88,17 @@ def _serve(file: Path, connection: Connection) -> None:
 
 
 def _session(file: Path) -> Any:  # noqa: ANN401 - onnxruntime is optional
+    try:
+        return _opened(file, EXACT)
+    except Exception:
+        return _opened(file, {})
+
+
+def _opened(file: Path, entries: Mapping[str, str]) -> Any:  # noqa: ANN401 - likewise
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = FATAL
+    for entry in entries.items():
+        options.add_session_config_entry(*entry)
     return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])

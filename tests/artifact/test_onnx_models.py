@@ -180,6 +180,19 @@ def test_a_call_that_onnxruntime_does_not_survive_is_left_out(tmp_path: Path) ->
     assert "the original model in onnxruntime" in done.stdout
 
 
+def test_sums_of_bytes_are_exact_there_on_any_processor(tmp_path: Path) -> None:
+    """Without VNNI onnxruntime saturates them by itself."""
+    pytest.importorskip("onnxruntime")
+    weight = np.random.default_rng(0).integers(-128, 128, (70, 60)).astype(np.int8)
+    proto = model(
+        [node("MatMulInteger", ["x", "w"], ["y"])],
+        [value("x", [7, 70], TensorProto.UINT8)], ["y"], {"w": weight},
+    )  # fmt: skip
+    proto.graph.output[0].type.tensor_type.elem_type = TensorProto.INT32
+    done = compiling(saved(proto, tmp_path), "-o", tmp_path / "out", "--check", "onnxruntime")
+    assert done.exit_code == 0, done.output
+
+
 def test_onnxruntime_is_named_where_it_is_missing(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,8 @@ dtype_of = helper.np_dtype_to_tensor_dtype
 RNG = np.random.default_rng(7)
 BYTES = RNG.integers(0, 256, (2, 3, 4, 5), np.uint8)
 SIGNED = RNG.integers(-128, 128, (2, 3, 4, 5)).astype(np.int8)
-MATRICES = RNG.integers(0, 256, (6, 8), np.uint8), RNG.integers(-128, 128, (8, 5)).astype(np.int8)
+# Of matrices of more than 7 bits onnxruntime's own sums saturate where the CPU has no VNNI.
+MATRICES = RNG.integers(0, 256, (6, 8), np.uint8), RNG.integers(-64, 64, (8, 5)).astype(np.int8)
 
 
 def scale(number: float) -> np.ndarray:

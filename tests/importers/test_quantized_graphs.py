@@ -246,7 +246,8 @@ def test_sums_are_exact(tmp_path: Path, op: str) -> None:
     is_conv = op == "ConvInteger"
     shapes = ((2, 8, 9, 11), (80, 8, 3, 3)) if is_conv else ((2, 7, 70), (70, 60))
     x = RNG.integers(0, 256, shapes[0], np.uint8)
-    w = RNG.integers(-128, 128, shapes[1]).astype(np.int8)
+    # Of more than 7 bits onnxruntime's own sums saturate where the CPU has no VNNI.
+    w = RNG.integers(-64, 64, shapes[1]).astype(np.int8)
     constants = {"w": w, "zero": np.uint8(200), "w_zero": np.int8(0)}
     attributes = {"pads": [1, 2, 0, 1]} if is_conv else {}
     proto = model(
