@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from maxtool.conversion.left_out_values import check_left_out
 from maxtool.conversion.output_types import SourceTensor, choose, main_type
 from maxtool.conversion.request import DIALECT, Request
 from maxtool.dtype import DType
@@ -34,6 +35,7 @@ def planned_tensors(
 
     And how they are quantized, which is without types if they are not.
     """
+    check_left_out(planned, DIALECT[request.target])
     shapes = {name: binding.shape for name, binding in planned.parameters.items()}
     emitted = emissions(planned.recipe, DIALECT[request.target], planned.config, shapes)
     emitted.sort(key=_order(planned, request))

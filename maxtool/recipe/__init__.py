@@ -1,6 +1,6 @@
 """Recipes: how a model is recognised, configured and made of tensors, in either direction."""
 
-from maxtool.recipe.bind import BoundRule, OutputTensor, bind, emissions, left_out
+from maxtool.recipe.bind import BoundRule, OutputTensor, bind, emissions, left_out, taken_for_zero
 from maxtool.recipe.computed import computed_tensors
 from maxtool.recipe.load import find_recipe, load_recipe, written_by
 from maxtool.recipe.match_checkpoint import declared_shapes, plan
@@ -32,6 +32,7 @@ __all__ = [
     "recipe_names",
     "recognise",
     "resolve_config",
+    "taken_for_zero",
     "written_by",
     "written_keys",
     "written_notes",

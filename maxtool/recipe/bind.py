@@ -208,6 +208,14 @@ def left_out(
     ]
 
 
+def taken_for_zero(
+    recipe: Recipe, dialect: Dialect, values: Mapping[str, Any], parameters: Iterable[str]
+) -> dict[str, str]:
+    """The parameters that ``dialect`` takes for 0, each with why it has no place for them."""
+    found = ((name, find_rule(recipe, dialect, name, values)) for name in parameters)
+    return {name: pair[0].lost for name, pair in found if pair is not None and pair[0].zero}
+
+
 def _undone(name: str, rule: BoundRule, shape: Shape) -> list[OutputTensor]:
     steps = ops.inverted(rule.steps)
     given = ops.run_shapes(steps, [shape])

@@ -16,9 +16,9 @@ from maxtool.recipe.rule import Rule, Rules
 from maxtool.recipe.step import Step
 
 FACTOR = re.compile(r"[a-z_]+(\.[0-9])?")
-RULE_KEYS = frozenset({"from", "of", "op", "ops", "over", "part", "tie", "when", "lost"})
+RULE_KEYS = frozenset({"from", "of", "op", "ops", "over", "part", "tie", "when", "lost", "zero"})
 # Of which a rule has one.
-ORIGINS = ("from", "of", "lost")
+ORIGINS = ("from", "of", "lost", "zero")
 
 
 def rules(where: str, table: Table, problems: Problems) -> Rules:
@@ -86,7 +86,8 @@ def _rule(where: str, target: str, value: object, problems: Problems) -> Rule:
         part=_part(where, table, problems),
         tie=problems.text(where, table["tie"]) if "tie" in table else None,
         when=problems.table(where, table.get("when", {})),
-        lost=problems.string(where, table, "lost"),
+        lost=problems.string(where, table, "zero" if "zero" in table else "lost"),
+        zero="zero" in table,
         of=problems.text(where, table["of"]) if "of" in table else None,
     )
 

@@ -29,6 +29,7 @@ class Rule:
     # Field values under which the tie holds or, without one, the rule.
     when: Mapping[str, Any] = field(default_factory=dict)
     lost: str = ""  # why this dialect has no place for the parameter, where it has none
+    zero: bool = False  # whether the dialect takes it for 0 then
     # The parameter whose tensors it is made of too, by these steps behind that one's own; it is
     # never written itself.
     of: str | None = None

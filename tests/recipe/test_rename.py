@@ -127,6 +127,20 @@ def test_what_a_dialect_cannot_say_is_left_out_with_a_note(
     assert planned.missing == ["norm.weight (no place for it)"]
 
 
+def test_what_a_dialect_takes_for_zero_is_left_out_where_it_is(
+    edited: Edit, written: Callable[..., Path], tmp_path: Path
+) -> None:
+    zero = str(written((NORM, '"norm.weight" = { zero = "no place for it" }')))
+    output = tmp_path / "out.gguf"
+    with pytest.raises(ConfigurationError) as caught:
+        prepare(Request(edited(), output, recipe=zero))
+    assert list(caught.value.problems) == ["norm.weight is not 0, and no place for it"]
+    name = "model.norm.weight"
+    zeros = np.zeros_like(load_file(edited() / "model.safetensors")[name])
+    made = prepare(Request(edited(tensors={name: zeros}), output, recipe=zero))
+    assert "norm.weight is not written: no place for it" in made.notes
+
+
 def test_from_and_lost_exclude_each_other(written: Callable[..., Path]) -> None:
     both = '"norm.weight" = { from = "output_norm.weight", lost = "no place" }'
     with pytest.raises(ConfigurationError, match="'from' and 'lost' exclude each other"):

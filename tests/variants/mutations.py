@@ -20,7 +20,7 @@ Path = tuple[str | int, ...]
 
 # Names, texts for the user, and how closely a compiled model has to agree.
 LEFT_ALONE = frozenset({"schema", "name", "extends", "architecture", "check", "note"})
-TEXTS = frozenset({"lost", "refuse"})
+TEXTS = frozenset({"lost", "zero", "refuse"})
 
 
 @dataclass(frozen=True)
