@@ -138,14 +138,11 @@ $(READY): pyproject.toml
 	$(PY) -m pip install --quiet --disable-pip-version-check -e ".[$(EXTRAS)]"
 	@touch $(READY)
 
-# What $(VENV) has is seen from here too, and not installed again.
 $(READY_ALL): $(READY)
 	@echo "Setting up $(VENV_ALL), extras: $(EXTRAS),test-all. This happens once and downloads"
 	@echo "some 600 megabytes."
 	@{ test -e $(READY_ALL) && $(VENV_ALL)/bin/python -c '' >/dev/null 2>&1; } || \
 	  $(PY) -m venv --clear $(VENV_ALL)
-	@packages='import sysconfig; print(sysconfig.get_path("purelib"))'; \
-	$(PY) -c "$$packages" > "$$($(VENV_ALL)/bin/python -c "$$packages")/dev.pth"
 	@$(PIP_ALL) --retries 0 --no-deps $(TORCH)
 	@$(PIP_ALL) -e ".[$(EXTRAS),test-all]"
 	@touch $(READY_ALL)

@@ -56,6 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what runs with ``--everything``."""
+    effort.sample_slow(items)
     if not config.getoption("--everything"):
         items[:], left = effort.unexplored(items)
         config.hook.pytest_deselected(items=left)

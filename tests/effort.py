@@ -26,6 +26,9 @@ TESTS = Path(__file__).resolve().parent
 # Levels of LLVM's optimisation.
 NONE, USUAL = 0, 3
 
+# Slow parameters that are so many that a sample of them tells what all do, and how many are in it.
+MANY, SLOW_SHARE = 6, 3
+
 _chosen = {"quick": False}
 
 
@@ -82,6 +85,22 @@ def sampled(values: Iterable[Any], *kept: Any, share: int = 3) -> list[Any]:
         else _marked(one, pytest.mark.explored)
         for one in listed
     ]
+
+
+def sample_slow(items: Iterable[pytest.Item]) -> None:
+    """Mark all but one in ``SLOW_SHARE`` of the slow parameters of a test as explored.
+
+    Of those that have ``MANY`` or more. What needs the reference checkpoints is left alone: each of
+    them is there once.
+    """
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        marks = {mark.name for mark in item.iter_markers()}
+        if marks & {"slow", "peers"} and "reference" not in marks and hasattr(item, "callspec"):
+            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for item in (item for own in tests.values() if len(own) >= MANY for item in own):
+        if zlib.crc32(item.nodeid.encode()) % SLOW_SHARE:
+            item.add_marker(pytest.mark.explored)
 
 
 def unexplored(items: Iterable[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:

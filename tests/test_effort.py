@@ -44,6 +44,35 @@ def test_slow_ones_are_sampled_too() -> None:
     assert {one.values[0] for one in running(chosen, "explored") if one != "case 0"} == usual
 
 
+class _Item:
+    """A test as pytest collects it, with marks and perhaps parameters."""
+
+    def __init__(self, nodeid: str, *marks: str) -> None:
+        self.nodeid, self.marks = nodeid, [SimpleNamespace(name=mark) for mark in marks]
+        if "[" in nodeid:
+            self.callspec = None
+
+    def iter_markers(self) -> list[Any]:
+        return self.marks
+
+    def add_marker(self, mark: pytest.MarkDecorator) -> None:
+        self.marks.append(SimpleNamespace(name=mark.name))
+
+
+def test_of_many_slow_parameters_a_sample_runs() -> None:
+    many = [_Item(f"a.py::test_many[{number}]", "slow") for number in range(300)]
+    others = [
+        *(_Item(f"a.py::test_few[{number}]", "slow") for number in range(effort.MANY - 1)),
+        *(_Item(f"a.py::test_quick[{number}]") for number in range(99)),
+        *(_Item(f"a.py::test_files[{number}]", "slow", "reference") for number in range(99)),
+        *(_Item(f"a.py::test_{number}", "slow") for number in range(99)),
+    ]
+    effort.sample_slow([*many, *others])  # type: ignore[list-item]
+    explored = [item for item in many if any(mark.name == "explored" for mark in item.marks)]
+    assert 180 < len(explored) < 220
+    assert not any(mark.name == "explored" for item in others for mark in item.marks)
+
+
 def test_what_is_not_kept_is_slow() -> None:
     assert running(thinned([(1, 2), (3, 4)], (3, 4)), "slow") == [(3, 4)]
 

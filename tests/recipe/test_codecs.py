@@ -205,6 +205,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "paired_mscale": FACTORS,
     "layers_before_predicted": SIZES,
     "outside_table": SIZES,
+    "said_twice": SIZES,
     "window_if_switched": st.none() | SIZES,
     "falcon_block": st.sampled_from(["pre", "parallel", "parallel_shared"]),
     "falcon_kv_heads": SIZES,

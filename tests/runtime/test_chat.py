@@ -21,6 +21,7 @@ import tokenizers
 
 from maxtool.runtime import loader
 from maxtool.runtime.loader import chat, chat_cli, options, session, template
+from maxtool.runtime.loader.unwritten import Unwritten
 
 sys.path.insert(0, str(Path(__file__).parent))
 import tiny_artifact
@@ -184,7 +185,7 @@ class Fake:
 
     def __init__(self, context: int = 40, end: int = 99, beyond: int | None = None) -> None:
         limits = {"context": context, "reread_beyond": beyond, "read_whole_beyond": None}
-        facts = {"eos": (end,), "batch": 1, **limits}
+        facts = {"eos": (end,), "batch": 1, "unwritten": Unwritten(), **limits}
         self.manifest = type("M", (), facts)()
         self.cache: list[int] = Held()
         self.read = 0
