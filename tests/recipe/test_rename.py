@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from maxtool.conversion.engine import convert, prepare
 from maxtool.conversion.request import Request
@@ -104,6 +104,7 @@ def test_a_rename_that_cannot_be(written: Callable[..., Path], rule: str, proble
 
 
 NORM = '"norm.weight" = "output_norm.weight"'
+NAME = "model.norm.weight"
 WINDOW = (
     'gguf = { keys = ["{arch}.attention.sliding_window"], '
     'note = "llama.cpp\'s own converter leaves it out" }',
@@ -131,13 +132,14 @@ def test_what_a_dialect_takes_for_zero_is_left_out_where_it_is(
     edited: Edit, written: Callable[..., Path], tmp_path: Path
 ) -> None:
     zero = str(written((NORM, '"norm.weight" = { zero = "no place for it" }')))
-    output = tmp_path / "out.gguf"
+    folder, output = edited(), tmp_path / "out.gguf"
     with pytest.raises(ConfigurationError) as caught:
-        prepare(Request(edited(), output, recipe=zero))
+        prepare(Request(folder, output, recipe=zero))
     assert list(caught.value.problems) == ["norm.weight is not 0, and no place for it"]
-    name = "model.norm.weight"
-    zeros = np.zeros_like(load_file(edited() / "model.safetensors")[name])
-    made = prepare(Request(edited(tensors={name: zeros}), output, recipe=zero))
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    save_file(tensors | {NAME: np.zeros_like(tensors[NAME])}, file)
+    made = prepare(Request(folder, output, recipe=zero))
     assert "norm.weight is not written: no place for it" in made.notes
 
 
