@@ -20,9 +20,15 @@ __all__ = ["accelerators", "pytest_sessionfinish"]
 # Machines that are busy with something else are slow now and then; that is not a finding. The same
 # examples each time, so that a change is judged by what it changed; `make explore` draws new ones.
 settings.register_profile(
-    "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    "patient",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=True,
+    max_examples=50,
 )
-settings.register_profile("explore", settings.get_profile("patient"), derandomize=False)
+settings.register_profile(
+    "explore", settings.get_profile("patient"), derandomize=False, max_examples=100
+)
 settings.register_profile("quick", settings.get_profile("patient"), max_examples=30)
 settings.load_profile("patient")
 

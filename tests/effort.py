@@ -27,7 +27,7 @@ TESTS = Path(__file__).resolve().parent
 NONE, USUAL = 0, 3
 
 # Slow parameters that are so many that a sample of them tells what all do, and how many are in it.
-MANY, SLOW_SHARE = 6, 3
+MANY, SLOW_SHARE = 3, 4
 
 _chosen = {"quick": False}
 
