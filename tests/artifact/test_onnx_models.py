@@ -181,7 +181,7 @@ def test_a_call_that_onnxruntime_does_not_survive_is_left_out(tmp_path: Path) ->
 
 
 def test_sums_of_bytes_are_exact_there_on_any_processor(tmp_path: Path) -> None:
-    """Without VNNI onnxruntime saturates them by itself."""
+    """Sums that onnxruntime saturates by itself where there is no VNNI."""
     pytest.importorskip("onnxruntime")
     weight = np.random.default_rng(0).integers(-128, 128, (70, 60)).astype(np.int8)
     proto = model(
