@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 Sizes = dict[str, tuple[int, ...]]
+
+
+def of_layers(layers: Iterable[Sizes]) -> Sizes:
+    """The tensors of layers under the names that they have in the model."""
+    return {
+        f"model.layers.{index}.{name}": size
+        for index, layer in enumerate(layers)
+        for name, size in layer.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -53,18 +63,18 @@ class Lfm2Shape:
             "model.embed_tokens.weight": (self.vocabulary, self.hidden),
             "model.embedding_norm.weight": (self.hidden,),
         }
-        for index in range(self.layers):
-            mixer = self._attention() if index in self.attention else self._convolution()
-            layer = {
-                **mixer,
-                "operator_norm": (self.hidden,),
-                "ffn_norm": (self.hidden,),
-                "feed_forward.w1": (self.inner, self.hidden),
-                "feed_forward.w2": (self.hidden, self.inner),
-                "feed_forward.w3": (self.inner, self.hidden),
-            }
-            names |= {f"model.layers.{index}.{name}.weight": size for name, size in layer.items()}
-        return names
+        return names | of_layers(map(self._layer, range(self.layers)))
+
+    def _layer(self, index: int) -> Sizes:
+        names = {
+            **(self._attention() if index in self.attention else self._convolution()),
+            "operator_norm": (self.hidden,),
+            "ffn_norm": (self.hidden,),
+            "feed_forward.w1": (self.inner, self.hidden),
+            "feed_forward.w2": (self.hidden, self.inner),
+            "feed_forward.w3": (self.inner, self.hidden),
+        }
+        return {f"{name}.weight": size for name, size in names.items()}
 
     def _attention(self) -> Sizes:
         size = self.hidden // self.heads
@@ -156,16 +166,15 @@ class Qwen3NextShape:
             "model.norm.weight": (self.hidden,),
             "lm_head.weight": (self.vocabulary, self.hidden),
         }
-        for index in range(self.layers):
-            mixer = self._attention() if self._attends(index) else self._delta_net()
-            layer = {
-                **mixer,
-                **self._experts(),
-                "input_layernorm.weight": (self.hidden,),
-                "post_attention_layernorm.weight": (self.hidden,),
-            }
-            names |= {f"model.layers.{index}.{name}": size for name, size in layer.items()}
-        return names
+        return names | of_layers(map(self._layer, range(self.layers)))
+
+    def _layer(self, index: int) -> Sizes:
+        return {
+            **(self._attention() if self._attends(index) else self._delta_net()),
+            **self._experts(),
+            "input_layernorm.weight": (self.hidden,),
+            "post_attention_layernorm.weight": (self.hidden,),
+        }
 
     def _attends(self, index: int) -> bool:
         return index % 4 == 3

@@ -198,8 +198,7 @@ def left_out(
     recipe: Recipe, dialect: Dialect, values: Mapping[str, Any], parameters: Iterable[str]
 ) -> list[str]:
     """The parameters that ``dialect`` has no place for, each with the reason."""
-    found = {name: find_rule(recipe, dialect, name, values) for name in parameters}
-    rules = {name: pair[0] for name, pair in found.items() if pair is not None}
+    rules = _rules_of(recipe, dialect, values, parameters)
     lost = [f"{name} is not written: {rule.lost}" for name, rule in rules.items() if rule.lost]
     return lost + [
         f"{name} is not written: what {dialect} needs of it is {rule.of}"
@@ -212,8 +211,18 @@ def taken_for_zero(
     recipe: Recipe, dialect: Dialect, values: Mapping[str, Any], parameters: Iterable[str]
 ) -> dict[str, str]:
     """The parameters that ``dialect`` takes for 0, each with why it has no place for them."""
-    found = ((name, find_rule(recipe, dialect, name, values)) for name in parameters)
-    return {name: pair[0].lost for name, pair in found if pair is not None and pair[0].zero}
+    if not any(rule.zero for rule in recipe.rules[dialect].rules):
+        return {}
+    rules = _rules_of(recipe, dialect, values, parameters)
+    return {name: rule.lost for name, rule in rules.items() if rule.zero}
+
+
+def _rules_of(
+    recipe: Recipe, dialect: Dialect, values: Mapping[str, Any], parameters: Iterable[str]
+) -> dict[str, Rule]:
+    """The rule of each parameter that has one."""
+    found = {name: find_rule(recipe, dialect, name, values) for name in parameters}
+    return {name: pair[0] for name, pair in found.items() if pair is not None}
 
 
 def _undone(name: str, rule: BoundRule, shape: Shape) -> list[OutputTensor]:
