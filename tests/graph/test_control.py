@@ -234,14 +234,26 @@ def test_buffers_stay_outside() -> None:
         traced(lambda b: ops.while_loop(b, lambda y: y[0, 0] < 1.0, lambda y: y), buffer)
 
 
-def test_a_size_that_is_named_in_a_branch_stays_there() -> None:
+@pytest.mark.parametrize("pred", [True, False])
+def test_a_size_that_both_branches_name_is_one_of_the_result(pred: bool) -> None:
     def call(pred: Tensor, x: Tensor) -> list[Tensor]:
         kind = TensorType(DType.int64, ["found", 2])
         return ops.cond(
-            pred, [kind], lambda: ops.nonzero(x, "found"), lambda: ops.nonzero(x, "found")
+            pred, [kind], lambda: ops.nonzero(x > 2, "found"), lambda: ops.nonzero(x < 2, "found")
         )
 
-    with pytest.raises(ValueError, match="has a dimension 'found', which is none of an input"):
+    (found,) = compiled(call, BOOL, ROWS)(np.array(pred), X)
+    np.testing.assert_array_equal(found, np.argwhere(X > 2 if pred else X < 2))
+
+
+def test_a_size_that_one_branch_names_is_not_that_of_the_other() -> None:
+    def call(pred: Tensor, x: Tensor) -> list[Tensor]:
+        kind = TensorType(DType.int64, ["found", 2])
+        return ops.cond(
+            pred, [kind], lambda: ops.nonzero(x, "found"), lambda: ops.nonzero(x, "other")
+        )
+
+    with pytest.raises(ValueError, match=r"else_fn returns int64\[other, 2\], not int64\[found"):
         traced(call, BOOL, ROWS)
 
 
