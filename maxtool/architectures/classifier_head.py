@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
+from maxtool.architectures.activations import ACTIVATIONS
 from maxtool.architectures.encoder_config import EncoderConfig
-from maxtool.architectures.mlp import ACTIVATIONS
 from maxtool.dtype import DType
-from maxtool.graph import Tensor, ops
+from maxtool.graph import Tensor
 from maxtool.nn import LayerNorm, Linear, Module
-
-HEAD_ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {**ACTIVATIONS, "tanh": ops.tanh}
 
 
 class ClassifierHead(Module[[Tensor], Tensor]):
@@ -35,5 +31,5 @@ class ClassifierHead(Module[[Tensor], Tensor]):
     def forward(self, x: Tensor) -> Tensor:
         """Map ``[batch, hidden]`` to logits ``[batch, n_labels]``."""
         if self.dense is not None and self.activation is not None:
-            x = HEAD_ACTIVATIONS[self.activation](self.dense(x))
+            x = ACTIVATIONS[self.activation](self.dense(x))
         return self.out(x if self.norm is None else self.norm(x))

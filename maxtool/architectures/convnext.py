@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from maxtool.architectures.activations import ACTIVATIONS
 from maxtool.architectures.config import typed
 from maxtool.architectures.convnext_config import ConvNextConfig
 from maxtool.architectures.image_convolution import ImageConvolution, Window
-from maxtool.architectures.mlp import ACTIVATIONS
 from maxtool.architectures.staged_encoder import StagedEncoder
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, Weight, ops

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from maxtool.architectures.activations import ACTIVATIONS
 from maxtool.architectures.config import out_of_range, unsupported
-from maxtool.architectures.mlp import ACTIVATIONS
 from maxtool.architectures.staged_config import StagedConfig
 
 CHOICES = {"hidden_act": tuple(ACTIVATIONS)}

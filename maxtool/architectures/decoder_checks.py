@@ -15,6 +15,7 @@ from maxtool.architectures import (
     stream_checks,
     xielu,
 )
+from maxtool.architectures.activations import ACTIVATIONS
 from maxtool.architectures.bucket_checks import bucket_problems
 from maxtool.architectures.config import MAX_POSITIONS, other_lengths, out_of_range, unsupported
 from maxtool.architectures.decoder_config import DecoderConfig
@@ -60,7 +61,6 @@ NOT_NEGATIVE = (
 # Each layer costs time when a model is only planned.
 MAXIMA = {"context_length": MAX_POSITIONS, "n_layers": 10_000}
 
-ACTS = ("silu", "gelu", "gelu_tanh", "relu", "relu2", "quick_gelu")
 CHOICES: dict[str, tuple[str, ...]] = {
     "norm": ("rms", "layer"),
     "block": ("pre", "post", "after", "sandwich", "parallel", "parallel_shared", "single"),
@@ -69,8 +69,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "attention_gate_act": ("sigmoid", "softplus"),
     "mlp": ("gated", "plain"),
     "expert_scores": ("softmax", "sigmoid", "sigmoid_of_chosen", "sparsemixer"),
-    "hidden_act": (*ACTS, xielu.NAME),
-    "state_act": ACTS,
+    "hidden_act": (*ACTIVATIONS, xielu.NAME),
+    "state_act": (*ACTIVATIONS,),
     "mixer": ("convolution", "delta", "mamba", "selective"),
     "state_norm": ("gated", "before", "none"),
     "state_decay": ("head", "channel"),

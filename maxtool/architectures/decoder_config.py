@@ -50,9 +50,7 @@ class DecoderConfig(
     block: str = "pre"
     # ``gated``, ``down(act(gate(x)) * up(x))``, or ``plain``, ``down(act(up(x)))``.
     mlp: str = "gated"
-    # The activation: ``silu``, ``gelu`` (by the error function), ``gelu_tanh`` (by the hyperbolic
-    # tangent), ``relu``, ``relu2``, its square,
-    # ``quick_gelu``, ``x * sigmoid(1.702 x)``, or ``xielu``, which has numbers for each layer.
+    # The activation: a name in ``ACTIVATIONS``, or ``xielu``, which has numbers for each layer.
     hidden_act: str = "silu"
     # The width inside the MLP of each layer; ``intermediate_size`` when None.
     layer_widths: tuple[int, ...] | None = None

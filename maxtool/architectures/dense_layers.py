@@ -6,17 +6,15 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Protocol
 
-from maxtool.architectures.mlp import ACTIVATIONS
+from maxtool.architectures.activations import ACTIVATIONS
 from maxtool.dtype import DType
-from maxtool.graph import Tensor, ops
+from maxtool.graph import Tensor
 from maxtool.nn import Linear, ModuleList
 
 IDENTITY = "identity"
 DENSE_ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
-    **{name: ACTIVATIONS[name] for name in ("relu", "gelu", "silu")},
-    "tanh": ops.tanh,
-    "sigmoid": ops.sigmoid,
-    IDENTITY: lambda x: x,
+    **{name: ACTIVATIONS[name] for name in ("relu", "gelu", "silu", "tanh", "sigmoid")},
+    IDENTITY: ACTIVATIONS["linear"],
 }
 # The options, of each of which there is one value for each layer.
 OPTIONS = ("dense_features", "dense_biases", "dense_activations")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 
+from maxtool.architectures.activations import ACTIVATIONS
 from maxtool.architectures.config import MAX_POSITIONS, out_of_range, typed, unsupported
 from maxtool.architectures.entry import Entry, Limit, Table
 from maxtool.architectures.image_encoder import ImageEncoder
 from maxtool.architectures.image_encoder_config import ImageEncoderConfig
 from maxtool.architectures.image_model import PIXELS
-from maxtool.architectures.mlp import ACTIVATIONS
 from maxtool.architectures.pooling import of_length_1
 from maxtool.architectures.pre_norm_layer import LayerSizes
 from maxtool.architectures.text_tower import TOWER_POOLINGS, TextTower, TextTowerSizes

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from maxtool.architectures.activations import ACTIVATIONS
 from maxtool.architectures.bucket_checks import bucket_problems
 from maxtool.architectures.config import MAX_POSITIONS, other_lengths, out_of_range, unsupported
 from maxtool.architectures.decoder_sizes import chosen
 from maxtool.architectures.dense_layers import dense_problems
-from maxtool.architectures.mlp import ACTIVATIONS, MLPS
+from maxtool.architectures.mlp import MLPS
 from maxtool.architectures.pooling import POOLINGS
 from maxtool.architectures.pre_norm_layer import LayerSizes
 
@@ -21,8 +22,8 @@ CHOICES = {
     "hidden_act": tuple(ACTIVATIONS),
     "pooling": tuple(POOLINGS),
     "classifier_pooling": ("mean", "cls"),
-    "classifier_act": (*ACTIVATIONS, "tanh"),
-    "conv_act": (*ACTIVATIONS, "tanh"),
+    "classifier_act": tuple(ACTIVATIONS),
+    "conv_act": tuple(ACTIVATIONS),
     "scores": ("softmax", "sigmoid", "none"),
 }
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from maxtool.architectures.activations import ACTIVATIONS
 from maxtool.architectures.config import MAX_POSITIONS, out_of_range, unsupported
-from maxtool.architectures.image_pooling import CLASSIFIED, POOLER_ACTIVATIONS, POOLINGS
-from maxtool.architectures.mlp import ACTIVATIONS, MLPS
+from maxtool.architectures.image_pooling import CLASSIFIED, POOLINGS
+from maxtool.architectures.mlp import MLPS
 from maxtool.architectures.pre_norm_layer import LayerSizes
 
 CHOICES = {
     "hidden_act": tuple(ACTIVATIONS),
     "mlp": tuple(MLPS),
     "pooler": ("none", "dense", "cls", "attention", "norm"),
-    "pooler_act": tuple(POOLER_ACTIVATIONS),
+    "pooler_act": tuple(ACTIVATIONS),
     "pooling": tuple(POOLINGS),
     "classified": tuple(CLASSIFIED),
 }

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from maxtool.architectures.activations import ACTIVATIONS
 from maxtool.architectures.encoder_attention import EncoderAttention
-from maxtool.architectures.mlp import ACTIVATIONS, PlainMLP
+from maxtool.architectures.mlp import PlainMLP
 from maxtool.architectures.pre_norm_layer import LayerSizes
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, Weight, ops
 from maxtool.nn import LayerNorm, Linear, Module
-
-POOLER_ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {"tanh": ops.tanh, **ACTIVATIONS}
 
 
 def first(x: Tensor, before: int) -> Tensor:  # noqa: ARG001 - the signature of all three
@@ -45,7 +44,7 @@ class DensePooler(Module[[Tensor], Tensor]):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``[batch, seq, hidden]`` to ``[batch, size]``."""
-        return POOLER_ACTIVATIONS[self.activation](self.dense(x[:, 0]))
+        return ACTIVATIONS[self.activation](self.dense(x[:, 0]))
 
 
 class AttentionPooler(Module[[Tensor], Tensor]):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from maxtool.architectures.activations import ACTIVATIONS
 from maxtool.architectures.decoder_config import DecoderConfig
-from maxtool.architectures.mlp import ACTIVATIONS, scaled
+from maxtool.architectures.mlp import scaled
 from maxtool.architectures.normalization import stream_norm
 from maxtool.dtype import DType
 from maxtool.graph import Tensor, ops

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from maxtool.architectures.activations import ACTIVATIONS
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.expert_routing import route
-from maxtool.architectures.mlp import ACTIVATIONS, MLPS, scaled
+from maxtool.architectures.mlp import MLPS, scaled
 from maxtool.architectures.normalization import applied, stream_norm
 from maxtool.dtype import DType
 from maxtool.graph import ShardingStrategy, Tensor, Weight, ops

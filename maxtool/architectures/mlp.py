@@ -1,37 +1,14 @@
-"""The feed-forward parts of a layer, and their activations."""
+"""The feed-forward parts of a layer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
+from maxtool.architectures.activations import ACTIVATIONS
 from maxtool.architectures.sparse_gates import above
 from maxtool.architectures.xielu import Numbers, xielu
 from maxtool.dtype import DType
-from maxtool.graph import Tensor, ops
+from maxtool.graph import Tensor
 from maxtool.nn import Linear, Module, RMSNorm
 from maxtool.nn.tensor_parallel import Role
-
-
-def _relu2(x: Tensor) -> Tensor:
-    """``relu(x) ** 2`` (So et al. 2021)."""
-    positive = ops.relu(x)
-    return positive * positive
-
-
-def quick_gelu(x: Tensor) -> Tensor:
-    """``x * sigmoid(1.702 x)``, GELU as CLIP has it (transformers' ``quick_gelu``)."""
-    return x * ops.sigmoid(x * 1.702)
-
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "silu": ops.silu,
-    "gelu": ops.gelu,
-    "gelu_tanh": partial(ops.gelu, approximate="tanh"),
-    "relu": ops.relu,
-    "relu2": _relu2,
-    "quick_gelu": quick_gelu,
-}
 
 
 class PlainMLP(Module[..., Tensor]):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from maxtool.architectures.activations import ACTIVATIONS
 from maxtool.architectures.config import typed
 from maxtool.architectures.image_convolution import NormedConvolution, Window
-from maxtool.architectures.mlp import ACTIVATIONS
 from maxtool.architectures.resnet_config import REDUCTION, ResNetConfig
 from maxtool.architectures.staged_encoder import StagedEncoder
 from maxtool.dtype import DType

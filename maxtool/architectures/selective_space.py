@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from maxtool.architectures.activations import ACTIVATIONS
 from maxtool.architectures.cache_layout import Cache, CacheLayout, Location
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.layer_state import CachedModule, LayerState
-from maxtool.architectures.mlp import ACTIVATIONS
 from maxtool.architectures.normalization import Norm, PlainNorm, applied
 from maxtool.architectures.rotary_angles import Turn
 from maxtool.architectures.time_convolution import TimeConvolution, fresh

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from maxtool.architectures.activations import ACTIVATIONS
 from maxtool.architectures.cache_layout import Cache, CacheLayout, Location
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.layer_state import CachedModule, LayerState
-from maxtool.architectures.mlp import ACTIVATIONS, scaled
+from maxtool.architectures.mlp import scaled
 from maxtool.architectures.time_convolution import TimeConvolution, fresh
 from maxtool.dtype import DType
 from maxtool.graph import BufferType, Tensor, Weight

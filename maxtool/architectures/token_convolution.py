@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from maxtool.architectures.classifier_head import HEAD_ACTIVATIONS
+from maxtool.architectures.activations import ACTIVATIONS
 from maxtool.architectures.encoder_config import EncoderConfig
 from maxtool.architectures.token_masks import factors
 from maxtool.dtype import DType
@@ -42,7 +42,7 @@ class TokenConvolution(Module[[Tensor, Tensor, Tensor], Tensor]):
         mixed = ops.conv1d(
             embedded, self.filter, padding=self.reach, groups=self.groups, bias=self.bias
         )
-        return self.norm(x + HEAD_ACTIVATIONS[self.activation](mixed)) * factors(attention_mask)
+        return self.norm(x + ACTIVATIONS[self.activation](mixed)) * factors(attention_mask)
 
 
 def _features_last(weight: Array) -> Array:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from maxtool.recipe.activation_codecs import ACTIVATION_CODECS
 from maxtool.recipe.chunk_codecs import CHUNK_CODECS
 from maxtool.recipe.codec_type import NUMBER, Codec, Raws, Unspellable
 from maxtool.recipe.cohere_codecs import COHERE_CODECS
@@ -38,6 +39,7 @@ from maxtool.recipe.vision_codecs import VISION_CODECS
 from maxtool.recipe.window_codecs import WINDOW_CODECS
 
 CODECS: Mapping[str, Codec] = {
+    **ACTIVATION_CODECS,
     **FIELD_CODECS,
     **GATE_CODECS,
     **INDEX_CODECS,

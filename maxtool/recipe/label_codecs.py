@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from maxtool.recipe.activation_codecs import NAMES, named, spelled
 from maxtool.recipe.codec_type import NUMBER, Codec, Raws, Unspellable
 from maxtool.recipe.expressions import Values
 
 UNNAMED = ("LABEL_0", "LABEL_1")
 """Names of two classes that transformers gives where there are none; llama.cpp leaves them out."""
-
-ACTIVATIONS = {
-    **{name: name for name in ("gelu", "relu", "silu")},
-    **dict.fromkeys(("gelu_new", "gelu_pytorch_tanh"), "gelu_tanh"),
-}
 
 
 def _read_table(raws: Raws, _values: Values) -> Any:  # noqa: ANN401 - the field's type decides
@@ -40,12 +36,11 @@ def _write_list(value: tuple[str, ...] | None, _values: Values) -> Raws:
 
 def _read_activation(raws: Raws, values: Values) -> Any:  # noqa: ANN401 - the field's type decides
     """The activation of a head, null where there is none: its name then decides nothing."""
-    return ACTIVATIONS.get(raws[0] or "gelu", raws[0]) if values["n_labels"] else None
+    return named(raws[0] or "gelu") if values["n_labels"] else None
 
 
 def _write_activation(value: str | None, _values: Values) -> Raws:
-    names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
-    return (names.get(value, value) if value else None,)
+    return (spelled(NAMES).get(value, value) if value else None,)
 
 
 def _write_gelu(value: str | None, _values: Values) -> Raws:

@@ -5,24 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from maxtool.recipe.activation_codecs import OLDER, named, spelled
 from maxtool.recipe.codec_type import Codec, Raws, Unspellable
 from maxtool.recipe.expressions import Undefined, Values
 from maxtool.recipe.keys import short
 
 GATED, PLAIN = "gated", "plain"
-# What transformers calls activations, and what they are called here.
-NAMES = {
-    "relu": "relu",
-    "gelu": "gelu",
-    "gelu_python": "gelu",
-    "gelu_new": "gelu_tanh",
-    "gelu_fast": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "silu": "silu",
-    "swish": "silu",
-    "quick_gelu": "quick_gelu",
-}
-SPELLED = {name: key for key, name in reversed(NAMES.items())} | {"gelu_tanh": "gelu_new"}
+SPELLED = spelled(OLDER)
 
 
 def _parts(said: Any) -> list[str]:  # noqa: ANN401
@@ -37,9 +26,8 @@ def _read_activation(raws: Raws, _: Values) -> Any:  # noqa: ANN401
     own, said = raws
     parts = _parts(said)
     if own is not None:
-        return NAMES.get(own, own) if isinstance(own, str) else own
-    name = "gelu_new" if said == f"{GATED}-gelu" else parts[-1]
-    return NAMES.get(name, name)
+        return named(own)
+    return named("gelu_new" if said == f"{GATED}-gelu" else parts[-1])
 
 
 def _write_activation(value: str, values: Values) -> Raws:

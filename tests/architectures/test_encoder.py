@@ -60,7 +60,10 @@ def filled(encoder: Encoder, seed: int = 0) -> Encoder:
         ({"norm_eps": -1.0}, "norm_eps is -1.0"),
         ({"position": "rope", "head_dim": 3}, "head_dim 3 is odd"),
         ({"position": "sinus"}, "position 'sinus': supported are learned, rope, none"),
-        ({"hidden_act": "mish"}, "hidden_act 'mish': supported are silu, gelu, gelu_tanh, relu, "),
+        (
+            {"hidden_act": "prelu"},
+            "hidden_act 'prelu': supported are silu, gelu, gelu_tanh, relu, ",
+        ),
         ({"mlp": "wide"}, "mlp 'wide': supported are gated, plain"),
         ({"pooling": "sum"}, "pooling 'sum': supported are mean, cls, max, last"),
         ({"classifier_pooling": "max"}, "classifier_pooling 'max': supported are mean, cls"),

@@ -70,7 +70,7 @@ BAD: dict[str, tuple[Callable[[Path], None], list[str], int, list[str]]] = {
     "tensors": (misfit, [], 4, [Q0, "stray.weight", "model.norm.weight"]),
     "config": (lambda f: edit_config(f, hidden_size=64), [], 4, ["self_attn.q_proj.weight", "64"]),
     "architecture": (lambda f: edit_config(f, model_type="rwkv7"), [], 4, ["rwkv7", "llama"]),
-    "activation": (lambda f: edit_config(f, hidden_act="mish"), [], 4, ["mish", "silu"]),
+    "activation": (lambda f: edit_config(f, hidden_act="prelu"), [], 4, ["prelu", "silu"]),
     "unknown key": (lambda f: edit_config(f, novel=1), [], 4, ["novel", "--ignore-config"]),
     "recipe": (lambda _: None, ["--recipe", "lama"], 2, ["lama", "llama"]),
     "target": (lambda _: None, ["--target", "cpu:pentium9"], 2, ["pentium9"]),

@@ -118,7 +118,7 @@ def unknown(folder: Path) -> None:
 
 
 def unsupported(folder: Path) -> None:
-    edit_config(folder, hidden_act="mish")
+    edit_config(folder, hidden_act="prelu")
 
 
 def unknown_key(folder: Path) -> None:

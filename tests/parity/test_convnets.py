@@ -61,7 +61,7 @@ VARIANCE = "embedder.embedder.normalization.running_var"
 @pytest.mark.parametrize(
     ("case", "changes", "problem"),
     [
-        ("ResNet-0", {"hidden_act": "mish"}, "hidden_act = 'mish' is not supported"),
+        ("ResNet-0", {"hidden_act": "prelu"}, "hidden_act: 'prelu' is not one of gelu, gelu_10"),
         ("ResNet-0", {"layer_type": "wide"}, "layer_type 'wide': supported are basic, bottleneck"),
         ("ResNet-0", {"depths": []}, "depths = [] is not a list of positive integers"),
         ("ResNet-0", {"depths": [2, 0]}, "depths = [2, 0] is not a list of positive integers"),

@@ -193,7 +193,7 @@ def test_an_absent_window_is_mistrals_default_and_null_is_none(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("name", "changes", "words"),
     [
-        ("tiny-llama", {"hidden_act": "mish"}, ["hidden_act", "silu"]),
+        ("tiny-llama", {"hidden_act": "prelu"}, ["hidden_act", "silu"]),
         ("tiny-llama", {"quantization_config": {"bits": 4}}, ["quantization_config"]),
         ("tiny-llama", {"hidden_size": "40", "vocab_size": 0}, ["hidden_size", "vocab_size"]),
         (

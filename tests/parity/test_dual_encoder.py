@@ -79,8 +79,8 @@ def test_the_end_of_a_text_that_has_none(tmp_path: Path) -> None:
     ("case", "changes", "problem"),
     [
         ("CLIP-0", {"projection_dim": 5}, "projection.weight"),
-        ("CLIP-0", {"text_config__hidden_act": "mish"}, "text_config.hidden_act = 'mish'"),
-        ("CLIP-0", {"vision_config__hidden_act": "mish"}, "vision_config.hidden_act = 'mish'"),
+        ("CLIP-0", {"text_config__hidden_act": "prelu"}, "text_config.hidden_act: 'prelu'"),
+        ("CLIP-0", {"vision_config__hidden_act": "prelu"}, "vision_config.hidden_act: 'prelu'"),
         ("CLIP-0", {"text_config__eos_token_id": [29]}, "eos_token_id"),
         ("CLIP-0", {"text_config__eos_token_id": -1}, "eos_token_id = -1 is not"),
         ("CLIP-0", {"text_config__num_attention_heads": 5}, "not a multiple of text_heads 5"),

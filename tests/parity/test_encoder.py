@@ -71,7 +71,7 @@ def test_the_newer_spelling(tmp_path: Path) -> None:
     [
         ({"position_embedding_type": "relative_key"}, "= 'relative_key' is not supported"),
         ({"is_decoder": True}, "is_decoder = True is not supported"),
-        ({"hidden_act": "mish"}, "hidden_act = 'mish' is not supported"),
+        ({"hidden_act": "prelu"}, "hidden_act: 'prelu' is not one of gelu, gelu_10"),
         ({"num_hidden_layers": 10**6}, "has 1000000 layers and the file only 41 tensors"),
         ({"hidden_size": "wide"}, "hidden_size = 'wide' is not a positive integer"),
     ],

@@ -70,8 +70,8 @@ def test_reference_checkpoint(reference: Path) -> None:
     [
         ({"image_size": [12, 8]}, "image_size = [12, 8] is not a positive integer"),
         ({"patch_size": 5}, "embed.position"),
-        ({"hidden_act": "mish"}, "hidden_act = 'mish' is not supported"),
-        ({"pooler_act": "sigmoid"}, "pooler_act = 'sigmoid' is not supported"),
+        ({"hidden_act": "prelu"}, "hidden_act: 'prelu' is not one of gelu, gelu_10"),
+        ({"pooler_act": "prelu"}, "pooler_act: 'prelu' is not one of gelu, gelu_10"),
         ({"num_hidden_layers": 10**6}, "has 1000000 layers"),
         ({"rope_theta": 10000.0}, "rope_theta = 10000.0 is unknown"),
     ],

@@ -53,7 +53,10 @@ def test_recorded_outputs(case: str, tmp_path: Path) -> None:
     [
         ({"encoder_attention_heads": 3}, "is not a multiple of encoder_heads 3"),
         ({"decoder_attention_heads": 3}, "is not a multiple of n_heads 3"),
-        ({"activation_function": "mish"}, "activation_function = 'mish' is not supported"),
+        (
+            {"activation_function": "prelu"},
+            "activation_function: 'prelu' is not one of gelu, gelu_10",
+        ),
         ({"max_source_positions": 10}, "embed_positions"),
         ({"encoder_layers": 10**6, "num_hidden_layers": 10**6}, "above 10000"),
         ({"decoder_layers": 10**6}, "has 1000000 layers"),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from maxtool.architectures.activations import ACTIVATIONS
 from maxtool.recipe.codec_type import Unspellable
 from maxtool.recipe.codecs import CODECS, encoded
 from maxtool.recipe.expressions import Undefined, same
@@ -19,6 +20,7 @@ from maxtool.recipe.schema import Source, Spelling
 from maxtool.recipe.vision_codecs import gated
 
 LAYERS = 6
+ACTIVATED = st.sampled_from([*ACTIVATIONS])
 FLAGS = st.lists(st.booleans(), min_size=LAYERS, max_size=LAYERS).map(tuple)
 SIZES = st.integers(1, 1 << 20)
 FACTORS = st.floats(1e-3, 1e3)
@@ -117,7 +119,12 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "scored_by": st.just("tokens"),
     "scored_by_rank": st.just("tokens"),
     "never_scored": st.none(),
-    "t5_activation": st.sampled_from(["relu", "gelu", "gelu_tanh", "silu", "quick_gelu"]),
+    "activation": ACTIVATED,
+    "older_activation": ACTIVATED,
+    "gemma_activation": ACTIVATED,
+    "nomic_activation": ACTIVATED,
+    "silu_whatever_is_said": st.just("silu"),
+    "t5_activation": ACTIVATED,
     "t5_gate": st.sampled_from(["gated", "plain"]),
     "scaled_heads": st.booleans(),
     "windows_behind_first": FLAGS,

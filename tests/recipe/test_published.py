@@ -129,9 +129,13 @@ UNSUPPORTED: list[tuple[str, dict[str, Any], str]] = [
     ("falcon-7b", {"new_decoder_architecture": "y"}, "'y' is not true or false (block)"),
     ("Qwen2.5-7B", {"is_causal": "no"}, "is_causal = 'no' is not true or false"),
     ("embeddinggemma-300m", {"is_causal": False}, "is_causal = False is not supported (True is)"),
-    ("gpt2", {"activation_function": "mish"}, "activation_function = 'mish' is not supported"),
+    (
+        "gpt2",
+        {"activation_function": "prelu"},
+        "activation_function: 'prelu' is not one of gelu, gelu_10",
+    ),
     ("gpt2", {"n_ctx": 512}, "n_ctx = 512 disagrees with n_positions = 1024"),
-    ("Llama-3.1-8B", {"hidden_act": "mish"}, "hidden_act = 'mish' is not supported (silu, gelu"),
+    ("Llama-3.1-8B", {"hidden_act": "prelu"}, "hidden_act: 'prelu' is not one of gelu, gelu_10"),
     ("Llama-3.1-8B", {"rope_scaling": {"rope_type": "mrope"}}, "'mrope' is not supported"),
     ("Qwen2.5-0.5B", {"use_mrope": True}, "use_mrope = True is not supported"),
     (

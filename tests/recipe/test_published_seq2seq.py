@@ -48,7 +48,7 @@ def test_published_configurations_pass(tmp_path: Path, name: str) -> None:
         ("bart-base", {"decoder_start_token_id": 50265}, "start_token is 50265"),
         ("bart-base", {"encoder_attention_heads": 7}, "not a multiple of encoder_heads 7"),
         ("bart-base", {"encoder_layers": 10**6, "num_hidden_layers": 10**6}, "above 10000"),
-        ("t5-small", {"feed_forward_proj": "gated-mish"}, "'mish' is not supported"),
+        ("t5-small", {"feed_forward_proj": "gated-prelu"}, "'prelu' is not one of gelu, gelu_10"),
         ("t5-small", {"feed_forward_proj": "relu-gated"}, "is not an activation"),
         ("t5-small", {"relative_attention_num_buckets": 2}, "relative_buckets 2"),
         ("t5-small", {"relative_attention_max_distance": 8}, "relative_distance 8"),

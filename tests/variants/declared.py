@@ -228,7 +228,7 @@ DECLARED: tuple[Declared, ...] = (
     ),
     Declared(DEBERTA, {"pooler_hidden_size": 768}, None),
     Declared(DEBERTA, {"pos_att_type": "p2c|p2p"}, None),
-    Declared(DEBERTA, {"conv_act": "mish"}, None),
+    Declared(DEBERTA, {"conv_act": "prelu"}, None),
     Declared(DEBERTA, {"legacy": False, "conv_act": "gelu_python"}, {"conv_act": "gelu"}),
     Declared(DEBERTA, {"conv_act": "gelu_fast"}, {"conv_act": "gelu_tanh"}),
     Declared(DEBERTA, {"conv_act": "gelu_pytorch_tanh"}, {"conv_act": "gelu_tanh"}),
