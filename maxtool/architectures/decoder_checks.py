@@ -42,6 +42,7 @@ POSITIVE = (
     " attention_out_scale mixer_in_scale mixer_out_scale max_length step_rank local_head_dim"
     " local_kv_heads router_scale layer_embed_size layer_embed_rows gate_rank streams laurel_rank"
     " router_softcap rotary_local_dim index_topk index_heads index_dim"
+    " topk_norm_order"
 )
 # Sizes of attention, which are needed where a layer has it.
 ATTENTION = ("n_heads", "n_kv_heads", "head_dim")
@@ -61,9 +62,10 @@ NOT_NEGATIVE = (
 # Each layer costs time when a model is only planned.
 MAXIMA = {"context_length": MAX_POSITIONS, "n_layers": 10_000}
 
+SIDE_BY_SIDE = ("parallel", "parallel_shared")
 CHOICES: dict[str, tuple[str, ...]] = {
     "norm": ("rms", "layer"),
-    "block": ("pre", "post", "after", "sandwich", "parallel", "parallel_shared", "single"),
+    "block": (*("pre", "normed", "post", "after", "sandwich"), *SIDE_BY_SIDE, "single"),
     "qk_norm": ("none", "head", "each_head", "plain", "full"),
     "qk_norm_type": ("rms", "layer"),
     "attention_gate_act": ("sigmoid", "softplus"),
@@ -243,9 +245,8 @@ def _dense(config: DecoderConfig) -> Iterator[str]:
         yield "dense_features needs pooling"
 
 
-# Blocks of another kind than two parts, one after the other.
-APART = ("single", "after")
-SIDE_BY_SIDE = ("parallel", "parallel_shared")
+# Blocks of another kind than two parts, one after the other, beside what bypasses both.
+APART = ("single", "after", "normed")
 # Options by which a layer of another kind than two parts, one after the other, could not be built.
 OF_TWO_PARTS = (
     *("kv_shared_layers", "experts_beside", "layer_embed_size", "layer_scale"),

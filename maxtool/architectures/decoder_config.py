@@ -42,9 +42,10 @@ class DecoderConfig(
     plain_norms: bool = False  # whether the norms of the residual stream have no weights
     norm_bias: bool = False  # whether layer norms have biases
     # Where a layer has its norms, and what is added to ``x``: ``pre``, ``x += attn(norm(x)); x +=
-    # mlp(norm(x))``; ``post``, ``x += norm(attn(x)); x += norm(mlp(x))``; ``after``, ``x = norm(x +
-    # attn(x)); x = norm(x + mlp(x))``; ``sandwich``, norms before and after both; ``parallel``, ``x
-    # += attn(norm(x)) + mlp(norm(x))`` with a norm for each, or ``parallel_shared`` with one for
+    # mlp(norm(x))``; ``normed``, ``x = norm(x); x += attn(x); x = norm(x); x += mlp(x)``;
+    # ``post``, ``x += norm(attn(x)); x += norm(mlp(x))``; ``after``, ``x = norm(x + attn(x)); x =
+    # norm(x + mlp(x))``; ``sandwich``, norms before and after both; ``parallel``, ``x +=
+    # attn(norm(x)) + mlp(norm(x))`` with a norm for each, or ``parallel_shared`` with one for
     # both; ``single``, ``x += part(norm(x))``: each layer is attention, what stands in its place,
     # or an MLP.
     block: str = "pre"

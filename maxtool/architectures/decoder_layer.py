@@ -33,6 +33,7 @@ from maxtool.nn import Module, parallel
 # The norms of each form of block.
 NORMS: dict[str, tuple[str, ...]] = {
     "pre": ("attn_norm", "mlp_norm"),
+    "normed": ("attn_norm", "mlp_norm"),
     "post": ("attn_post_norm", "mlp_post_norm"),
     "after": ("attn_norm", "mlp_norm"),
     "sandwich": ("attn_norm", "attn_post_norm", "mlp_norm", "mlp_post_norm"),
@@ -164,7 +165,8 @@ class DecoderLayer(LayerModule):
             mixed, seen, own = self.attn.attend(first, turn, location, own, given.shared)
         else:
             mixed, own = self._mixed(first, turn, location, own)
-        after = self._added(x, applied(self.attn_post_norm, mixed))
+        is_normed = self.block == "normed"
+        after = self._added(first if is_normed else x, applied(self.attn_post_norm, mixed))
         if self.laurel is not None:
             after = scaled(after + self.laurel(first), 0.5**0.5)
         if self.cross is not None:
@@ -178,7 +180,9 @@ class DecoderLayer(LayerModule):
         if self.experts is not None:
             of_experts = self.expert_post_norm(self.experts(after))
             made = self.plain_post_norm(made) + of_experts
-        return self._closed(self._added(after, applied(self.mlp_post_norm, made)), given), own, seen
+        stream = second if is_normed else after
+        added = self._added(stream, applied(self.mlp_post_norm, made))
+        return self._closed(added, given), own, seen
 
     def _closed(self, x: Tensor, given: Given) -> Tensor:
         """The residual stream with what the layer has for each token, and times its scale."""

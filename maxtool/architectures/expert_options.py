@@ -16,8 +16,10 @@ class ExpertOptions(DecoderSizes):
     expert_size: int | None = None  # width inside an expert; ``intermediate_size`` when None
     # Width to which tokens are brought before experts, and from which behind them; None for none.
     expert_latent_size: int | None = None
-    norm_topk: bool = True  # whether the weights of the experts that are used add up to 1
-    expert_sum_eps: float = 0.0  # with that, what is added to the sum that they are divided by
+    norm_topk: bool = True  # whether weights of the experts that are used are divided by a norm
+    # With that, the order of the norm that they are divided by, which is 1 then.
+    topk_norm_order: float = 1.0
+    expert_sum_eps: float = 0.0  # with that, what is added to the norm that they are divided by
     expert_layers: tuple[bool, ...] | None = None  # which layers have experts; all when None
 
     # What a router makes of its outputs: ``softmax``, ``sigmoid`` of each by itself,

@@ -39,9 +39,16 @@ def route(
 def _shared_out(scores: Tensor, config: DecoderConfig) -> Tensor:
     """The shares of experts of such scores, ``[..., used]``."""
     if config.norm_topk:
-        total = ops.sum(scores)
+        total = _norm(scores, config.topk_norm_order)
         scores = scores / (total + config.expert_sum_eps if config.expert_sum_eps else total)
     return scores if config.expert_scale == 1 else scores * config.expert_scale
+
+
+def _norm(scores: Tensor, order: float) -> Tensor:
+    """The norm of that order of scores that are not negative, ``[..., 1]``."""
+    if order == 1:
+        return ops.sum(scores)
+    return ops.pow(ops.sum(ops.pow(scores, order)), 1 / order)
 
 
 def _among_near(logits: Tensor, chosen: Tensor, config: DecoderConfig) -> Tensor:

@@ -24,6 +24,7 @@ class MixerOptions(DecoderSizes):
     conv_taps: int | None = None  # tokens that a convolution looks at, the own one included
     conv_bias: bool = False  # whether convolutions have biases, and LFM2's projections beside them
     state_bias: bool = False  # whether the projections of layers with states have biases
+    state_out_bias: bool | None = None  # whether the last has; as the others when None
     # The activation behind convolutions of layers with states; ``hidden_act`` when None.
     state_act: str | None = None
     # The states of a layer: matrices ``[state_key_dim, state_value_dim]``, one for each head; with

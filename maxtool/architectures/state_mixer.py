@@ -52,7 +52,8 @@ class StateMixer(CachedModule):
         self.v_conv = TimeConvolution(taps, self.width, config.conv_bias)
         self.rate = Weight("rate", DType.float32, (self.heads, *([1] * self.by_channel)))
         self.step_bias = Weight("step_bias", DType.float32, (steps,))
-        self.out = Linear(self.width, hidden, dtype, has_bias=has_bias)
+        out_bias = has_bias if config.state_out_bias is None else config.state_out_bias
+        self.out = Linear(self.width, hidden, dtype, has_bias=out_bias)
         self.activation = ACTIVATIONS[config.state_act or config.hidden_act]
         self.form = form
 

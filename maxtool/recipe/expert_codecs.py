@@ -90,21 +90,14 @@ def _written(count: int) -> Callable[[Flags, Values], Raws]:
 
 
 def _read_share(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
-    """Read by which norm weights are divided: their sum, and no other; null is by none."""
-    (norm,) = raws
-    if norm is None:
-        return False
-    if not same(norm, 1.0):
-        raise Undefined(
-            f"weights of experts are divided by a norm of {short(norm)}: 1 is supported"
-        )
-    return True
+    """Read whether weights are divided by a norm: null is by none."""
+    return raws[0] is not None
 
 
 def _write_share(value: bool, _values: Values) -> Raws:
     if not value:
         raise Unspellable
-    return (1.0,)
+    return (None,)  # the order of the norm is written
 
 
 KINDS = {"dense": False, "sparse": True}
@@ -155,7 +148,7 @@ EXPERT_CODECS: Mapping[str, Codec] = {
         types=("int",),
         needs={"n_layers": NUMBER},
     ),
-    "share_of_sum": Codec(
+    "divided_by_norm": Codec(
         read=_read_share,
         write=_write_share,
         types=("bool",),

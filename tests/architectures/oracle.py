@@ -155,6 +155,10 @@ class Oracle:
         if c.block == "parallel_shared":
             normed = norm("attn_norm", x)
             return x + c.residual_scale * (attention(normed) + mlp(normed))
+        if c.block == "normed":
+            x = norm("attn_norm", x)
+            x = norm("mlp_norm", x + c.residual_scale * attention(x))
+            return x + c.residual_scale * mlp(x)
         if c.block == "after":
             x = norm("attn_norm", x + c.residual_scale * attention(x))
             return norm("mlp_norm", x + c.residual_scale * mlp(x))
@@ -226,7 +230,8 @@ class Oracle:
         for token, row in enumerate(x):
             scores = self._linear(f"{at}{own}.router", read[token]) * self.c.router_scale
             share, chosen = self._routed(self._capped(scores, self.c.router_softcap), at)
-            total = share[chosen].sum() + self.c.expert_sum_eps if self.c.norm_topk else 1.0
+            size = np.linalg.norm(share[chosen], self.c.topk_norm_order)
+            total = size + self.c.expert_sum_eps if self.c.norm_topk else 1.0
             for one in chosen:
                 weight = self.c.expert_scale * share[one] / total
                 weight *= self.w[f"{at}{own}.factors"][one] if self.c.expert_factors else 1

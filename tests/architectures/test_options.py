@@ -31,6 +31,7 @@ LAYERS = (True, False, True)
 CASES: dict[str, dict[str, Any]] = {
     "layer norms": {"norm": "layer", "norm_bias": True, "block": "parallel"},
     "layer norms without biases": {"norm": "layer", "block": "parallel_shared", "mlp": "plain"},
+    "normed before": {"block": "normed", "norm": "layer", "residual_scale": 0.7},
     "norms after": {"block": "post", "qk_norm": "full", "hidden_act": "relu"},
     "norms around": {
         "block": "sandwich",
@@ -143,6 +144,7 @@ CASES: dict[str, dict[str, Any]] = {
         "expert_layers": LAYERS,
         "hidden_act": "gelu_tanh",
     },
+    "shares of length 1": {"n_experts": 5, "n_experts_used": 3, "topk_norm_order": 2.0},
     "sparsemixer": {
         "n_experts": 6,
         "n_experts_used": 3,
@@ -458,6 +460,7 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
         experts = draw(st.integers(1, 6))
         used = draw(st.integers(1, experts))
         result |= {"n_experts": experts, "n_experts_used": used, "expert_layers": draw(layers)}
+        result |= {"topk_norm_order": draw(st.sampled_from([1.0, 2.0, 1.5]))}
         result |= {"norm_topk": draw(st.booleans()), "expert_size": draw(st.integers(1, 30))}
         result |= {"expert_input_scaled": draw(st.booleans())}
         if chosen["expert_scores"] == "sparsemixer":

@@ -68,7 +68,7 @@ def _dbrx(draw: Draw) -> Config:
         "ffn_hidden_size": found["intermediate_size"],
         "moe_num_experts": count,
         "moe_top_k": draw(st.integers(1, count)),
-        "moe_normalize_expert_weights": 1.0,
+        "moe_normalize_expert_weights": draw(st.sampled_from([1.0, 1.0, 2.0, 0.5])),
     }
     return scaled | {
         "vocab_size": found["vocab_size"],

@@ -438,7 +438,8 @@ def sayable(model_type: str, config: Config) -> Config:
     if model_type == "phimoe":
         config = sayable_phimoe(config)
     if model_type == "dbrx":
-        config["ffn_config"] = config["ffn_config"] | {"ffn_act_fn": {"name": "silu"}}
+        usual = {"ffn_act_fn": {"name": "silu"}, "moe_normalize_expert_weights": 1.0}
+        config["ffn_config"] = config["ffn_config"] | usual
     if model_type == "phi":
         config["intermediate_size"] = 4 * config["hidden_size"]
         config["num_key_value_heads"] = config["num_attention_heads"]

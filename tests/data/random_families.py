@@ -81,7 +81,7 @@ FURTHER_GRANTED: Mapping[str, Config] = {
     "mimo_v2_flash": SILU
     | {"norm_topk_prob": True, "routed_scaling_factor": 1.0, "tie_word_embeddings": False},
     "ernie4_5_moe": SILU | {"moe_layer_end_index": -1},
-    "bloom": {"tie_word_embeddings": True},
+    "bloom": {"tie_word_embeddings": True, "apply_residual_connection_post_layernorm": False},
     "mpt": {"layer_norm_epsilon": 1e-5, "tie_word_embeddings": True},
     "gpt_bigcode": {"activation_function": "gelu_pytorch_tanh", "n_inner": None}
     | {"scale_attn_weights": True, "multi_query": True},

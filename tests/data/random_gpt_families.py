@@ -92,7 +92,10 @@ def _opt(draw: Draw) -> Config:
 def _bloom(draw: Draw) -> Config:
     config = _gpt(draw, st.integers(1, 7), st.integers(2, 6))
     kept = without(config, "n_embd", "n_inner", "n_positions", "activation_function")
-    return kept | {"hidden_size": config["n_embd"]}
+    return kept | {
+        "hidden_size": config["n_embd"],
+        "apply_residual_connection_post_layernorm": draw(FLAGS),
+    }
 
 
 def _mpt(draw: Draw) -> Config:

@@ -215,7 +215,7 @@ def _falcon_h1(draw: Draw) -> Config:
     config = _state_sizes(draw, usual(draw, attention_bias=FLAGS, mlp_bias=FLAGS))
     config |= {
         "mamba_d_ssm": config["mamba_n_heads"] * config["mamba_d_head"],
-        "projectors_bias": config["mamba_proj_bias"],
+        "projectors_bias": draw(FLAGS),
         "mamba_rms_norm": draw(FLAGS),
         "mamba_norm_before_gate": draw(FLAGS),
         "mlp_multipliers": draw(st.lists(scales, min_size=2, max_size=2)),

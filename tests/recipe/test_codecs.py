@@ -187,7 +187,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "experts_numbered_or_every": FLAGS,
     "unless_switched_off": st.none() | SIZES,
     "llama4_qk_norm": st.just("plain"),
-    "share_of_sum": st.just(True),
+    "divided_by_norm": st.just(True),
     "experts_from": stepped(),
     "experts_between": stepped(),
     "experts_listed_or_from": FLAGS,

@@ -29,5 +29,17 @@ def test_null_is_no_norm(tmp_path: Path) -> None:
     assert found["norm_topk"] is False
     with pytest.raises(ConfigurationError, match="norm_topk = False has no spelling in gguf"):
         written_keys(load_recipe("dbrx"), "gguf", found)
-    with pytest.raises(ConfigurationError, match=r"divided by a norm of 2.0"):
-        values({KEY: 2.0}, tmp_path / "c")
+
+
+def test_other_norms_are_not_in_gguf(tmp_path: Path) -> None:
+    found = values({KEY: 2.0}, tmp_path)
+    assert (found["norm_topk"], found["topk_norm_order"]) == (True, 2.0)
+    assert written_keys(load_recipe("dbrx"), "hf", found)[f"ffn_config.{KEY}"] == 2.0
+    with pytest.raises(ConfigurationError, match=r"topk_norm_order = 2.0 has no spelling in gguf"):
+        written_keys(load_recipe("dbrx"), "gguf", found)
+
+
+@pytest.mark.parametrize("order", [0, -1.0, "2"])
+def test_what_is_no_norm(order: object, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="is not a positive number"):
+        values({KEY: order}, tmp_path)
