@@ -26,8 +26,9 @@ TESTS = Path(__file__).resolve().parent
 # Levels of LLVM's optimisation.
 NONE, USUAL = 0, 3
 
-# Slow parameters that are so many that a sample of them tells what all do, and how many are in it.
-MANY, SLOW_SHARE = 3, 4
+# Parameters that are so many that a sample of them tells what all do, if they are slow, and of how
+# many it has one.
+MANY, SHARE = 3, 4
 
 _chosen = {"quick": False}
 
@@ -88,18 +89,25 @@ def sampled(values: Iterable[Any], *kept: Any, share: int = 3) -> list[Any]:
 
 
 def sample_slow(items: Iterable[pytest.Item]) -> None:
-    """Mark all but one in ``SLOW_SHARE`` of the slow parameters of a test as explored.
+    """Mark all but one in ``SHARE`` of the parameters of a slow test as explored.
 
-    Of those that have ``MANY`` or more. What needs the reference checkpoints is left alone: each of
-    them is there once.
+    Of tests that are ``sampled``, and of slow ones that have ``MANY`` parameters or more. What
+    needs the reference checkpoints is left alone: each of them is there once. Which ones are left
+    their names decide.
     """
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
         marks = {mark.name for mark in item.iter_markers()}
-        if marks & {"slow", "peers"} and "reference" not in marks and hasattr(item, "callspec"):
+        is_slow = bool(marks & {"slow", "peers"}) and "reference" not in marks
+        if (
+            hasattr(item, "callspec")
+            and "explored" not in marks
+            and (is_slow or "sampled" in marks)
+        ):
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    for item in (item for own in tests.values() if len(own) >= MANY for item in own):
-        if zlib.crc32(item.nodeid.encode()) % SLOW_SHARE:
+    for own in (own for own in tests.values() if len(own) >= MANY):
+        own.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
+        for item in own[-(-len(own) // SHARE) :]:
             item.add_marker(pytest.mark.explored)
 
 

@@ -69,8 +69,18 @@ def test_of_many_slow_parameters_a_sample_runs() -> None:
     ]
     effort.sample_slow([*many, *others])  # type: ignore[list-item]
     explored = [item for item in many if any(mark.name == "explored" for mark in item.marks)]
-    assert 200 < len(explored) < 250
+    assert len(explored) == 300 - 300 // effort.SHARE
     assert not any(mark.name == "explored" for item in others for mark in item.marks)
+
+
+def test_of_sampled_ones_at_least_one_runs() -> None:
+    few = [_Item(f"a.py::test_few[{number}]", "sampled") for number in range(effort.MANY)]
+    kept = [_Item(f"a.py::test_few[of {number}]", "sampled", "explored") for number in range(9)]
+    files = [_Item(f"a.py::test_files[{one}]", "sampled", "reference") for one in range(9)]
+    effort.sample_slow([*few, *kept, *files])  # type: ignore[list-item]
+    for own, left in ((few, 1), (files, -(-9 // effort.SHARE))):
+        marked = [any(mark.name == "explored" for mark in item.marks) for item in own]
+        assert marked.count(False) == left
 
 
 def test_what_is_not_kept_is_slow() -> None:

@@ -30,7 +30,7 @@ NAMES: Names = {
 # Models of GPT-2's time say the approximation by the hyperbolic tangent so.
 OLDER: Names = {"gelu_new": "gelu_tanh", **NAMES}
 # Transformers takes that approximation for Gemma's legacy word.
-GEMMA: Names = {**NAMES, "gelu": "gelu_tanh"}
+GEMMA: Names = {name: one for name, one in NAMES.items() if name != "gelu"} | {"gelu": "gelu_tanh"}
 # The gate and the activation in one word.
 NOMIC: Names = {**NAMES, "swiglu": "silu"}
 

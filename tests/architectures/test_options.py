@@ -373,6 +373,7 @@ EDGES = (
 )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "name",
     thinned(CASES, *(name for name in CASES if name not in EDGES)),

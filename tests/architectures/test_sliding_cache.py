@@ -26,6 +26,7 @@ PARTS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("window", "transposed", "dtype"),
     thinned(
@@ -57,6 +58,7 @@ def test_a_text_read_in_parts(
             np.testing.assert_allclose(logits, whole[:, at - 1], rtol=bound, atol=bound)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("window", thinned([1, 5, 16], 5))
 def test_layers_that_have_no_keys_of_their_own(window: int) -> None:
     """Keep nothing of them, and let them see what the layer sees whose keys they attend to."""

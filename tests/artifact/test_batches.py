@@ -36,6 +36,7 @@ def folder(compiled: Compile, data: Path) -> Path:
     return compiled(data / "tiny-llama", batch=SLOTS)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", thinned(list(MODELS), *MODELS[1:3]))
 def test_texts_side_by_side_are_those_alone(compiled: Compile, data: Path, name: str) -> None:
     """Greedy and drawn, with slots and one after the other; the latter by another artifact."""

@@ -36,6 +36,7 @@ OTHERS = ("tiny-llama", "tiny-gemma3", "tiny-qwen3", "tiny-gpt2")
 CACHES = [*USUAL, *((name, dtype) for name in OTHERS for dtype in ROUNDOFF)]
 
 
+@pytest.mark.sampled
 @pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize(("name", "kv_dtype"), sampled(thinned(CACHES, *USUAL), *USUAL))
 def test_what_transformers_computes(

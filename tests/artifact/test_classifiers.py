@@ -48,6 +48,7 @@ def written(folder: Path, case: str) -> Path:
     return folder
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("case", RECIPES)
 def test_logits(case: str, tmp_path: Path) -> None:
     model = loader.load(made(written(tmp_path / "model", case), check=True))
@@ -233,6 +234,7 @@ def test_manifests_that_are_damaged(
         loader.load(tmp_path / "artifact", check=False)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_heads_with_their_labels_go_through_gguf(
     compiled: Callable[..., Path], tmp_path: Path, count: int

@@ -100,6 +100,7 @@ def is_within(manifest: loader.Manifest, whole: loader.Manifest) -> bool:
     )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("name", "options"), [*((name, {}) for name in SOURCES), ("tiny-gemma2", {"batch": SLOTS})]
 )

@@ -43,6 +43,7 @@ def checkpoint(folder: Path, case: str, processor: Any = None, **changes: Any) -
     return written(case, folder, **changes)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", RECIPES)
 def test_check_passes(name: str, tmp_path: Path) -> None:
     case = RECIPES[name]

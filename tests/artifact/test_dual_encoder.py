@@ -81,6 +81,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return make
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "case",
     [

@@ -44,6 +44,7 @@ def assert_as_recorded(compiled: Path, folder: Path) -> None:
     assert greedy(compiled, expected["greedy_prompt"], len(tokens)) == tokens
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", thinned(FOLDERS, QUICK))
 def test_a_folder_computes_what_was_recorded(
     name: str, tmp_path: Path, request: pytest.FixtureRequest

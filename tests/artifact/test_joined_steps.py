@@ -82,6 +82,7 @@ def logits(model: loader.Model, ids: list[int]) -> bytes:
     return b"".join(step["logits"].tobytes() for step in steps)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", TINY)
 def test_the_same_bits(name: str, joined: Callable[[str], Path], tmp_path: Path) -> None:
     folders = joined(name), compiled(DATA / name, tmp_path / "apart", joined=False)

@@ -128,6 +128,7 @@ def test_reference_logits(
     assert greedy(artifact, expected["greedy_prompt"], count) == list(expected["greedy_tokens"][0])
 
 
+@pytest.mark.sampled
 @pytest.mark.reference
 @pytest.mark.slow
 @pytest.mark.parametrize(

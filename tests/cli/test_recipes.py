@@ -50,6 +50,7 @@ def test_list() -> None:
     assert required["distilbert"] == [{"absent": "token_types.weight"}]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", recipe_names())
 def test_show(name: str) -> None:
     shown = run("show", name).stdout

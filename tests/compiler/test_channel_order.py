@@ -92,6 +92,7 @@ def test_permutations_cancel(call: Callable[[Tensor], Tensor], left: int) -> Non
     assert len(images(with_moved_permutes(graph), graph)) == left
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("call", [*(call for call, _ in CASES), read_as_it_is, beside_maps])
 def test_what_is_computed(call: Callable[[Tensor], Tensor]) -> None:
     graph = graph_of(call)

@@ -43,6 +43,7 @@ def changed(data: st.DataObject, values: Mapping[str, Any], kinds: st.SearchStra
     return {**values, **data.draw(st.dictionaries(keys, kinds, min_size=1, max_size=3))}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", FOLDERS)
 @settings(max_examples=examples(5, 12))
 @given(data=st.data())
@@ -59,6 +60,7 @@ def test_any_config(name: str, data: st.DataObject) -> None:
         assert error.file is not None
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", CONVERTED)
 @settings(max_examples=examples(5, 12))
 @given(data=st.data())

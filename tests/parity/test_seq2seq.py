@@ -36,6 +36,7 @@ def written(case: str, folder: Path, **changes: Any) -> Path:
     return folder
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "case", sampled(CASES, *(case for case in CASES if case.endswith(("-0", "-older-0", "-bare"))))
 )

@@ -337,6 +337,7 @@ def test_what_is_written_is_read(name: str, data: st.DataObject) -> None:
     assert same(undone(name, value), value)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", sorted(CODECS))
 @given(data=st.data())
 def test_values_of_other_codecs_are_written_or_refused(name: str, data: st.DataObject) -> None:

@@ -50,6 +50,7 @@ def known(name: str, dialect: Dialect) -> list[str]:
 READ = [(name, one) for name in recipe_names() for one in DIALECTS if known(name, one)]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("name", "dialect"), READ)
 @settings(max_examples=examples(10, 25))
 @given(data=st.data())

@@ -75,6 +75,7 @@ def sources(made: Plan, segments: Mapping[str, str] | None = None) -> dict[str, 
     }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "name", sampled(FOLDERS, LLAMA, "tiny-gpt2", "tiny-qwen3-moe", "tiny-bert")
 )
@@ -93,6 +94,7 @@ SEGMENTS = {"model": "transformer", "layers": "h", "self_attn": "attn", "norm": 
 NORMS = {"input_layernorm": "ln_1", "post_attention_layernorm": "ln_2"}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("segments", [SEGMENTS, SEGMENTS | NORMS | {"mlp": "ffn"}])
 @pytest.mark.parametrize("name", [LLAMA, "tiny-qwen3", "tiny-mixtral"])
 def test_names_and_keys_of_other_families(

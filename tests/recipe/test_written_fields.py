@@ -149,6 +149,7 @@ CASES: list[tuple[str, Dialect]] = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("name", "dialect"), CASES)
 @given(data=st.data())
 def test_fields_are_read_as_they_were_written(

@@ -114,6 +114,7 @@ def test_heads_have_sinks(dtype: DType, tmp_path: Path) -> None:
     check_cached_logits(SimulatedModel(folder, dtype), folder, np.arange(3, 10)[None])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("family", "heads"), [("bloom", "n_head"), ("mpt", "n_heads")])
 def test_scores_grow_with_positions(family: str, heads: str, dtype: DType, tmp_path: Path) -> None:

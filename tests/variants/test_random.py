@@ -98,6 +98,7 @@ def test_a_family(family: str, tmp_path: Path) -> None:
         assert result == gguf_keys.recorded()[family]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("family", RANDOM)
 def test_keys_that_are_left_out(family: str, tmp_path: Path) -> None:
     """Read absent keys as the configuration's class does, or require them."""

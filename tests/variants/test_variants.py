@@ -102,6 +102,7 @@ KINDS = (
 )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("family", thinned(TINY, *KINDS))
 def test_some_keys(family: str, tmp_path: Path) -> None:
     chosen = [row for place, row in enumerate(rows(family)) if place % SOME == 0 or not row.change]
@@ -116,6 +117,7 @@ def test_every_key(family: str, tmp_path: Path) -> None:
     assert not [line for row, _, outputs in result for line in wrong(row, outputs)]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("family", some_of(thinned(FAMILIES, *KINDS), *KINDS))
 def test_refusals(family: str, tmp_path: Path) -> None:
     """Refuse no configuration that was read before, and read none that was refused."""
