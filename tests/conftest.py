@@ -24,7 +24,7 @@ settings.register_profile(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     derandomize=True,
-    max_examples=50,
+    max_examples=40,
 )
 settings.register_profile(
     "explore", settings.get_profile("patient"), derandomize=False, max_examples=100

@@ -11,8 +11,8 @@ from maxtool.recipe.keys import short
 
 Names = Mapping[str, str]
 
-# ``ACT2FN`` of transformers' activations.py, and the name of each formula here. Of several names
-# the first is written.
+# ``ACT2FN`` of transformers' activations.py, and the name of each formula here, but of those that
+# have weights. Of several names the first is written.
 NAMES: Names = {
     "silu": "silu",
     "swish": "silu",
@@ -25,12 +25,14 @@ NAMES: Names = {
     "gelu_python_tanh": "gelu_tanh",
     **{name: name for name in ("relu", "relu2", "relu6", "leaky_relu", "quick_gelu", "gelu_10")},
     **{name: name for name in ("tanh", "sigmoid", "hardswish", "mish", "laplace", "linear")},
-    **{name: name for name in ("sqrtsoftplus", "xielu")},
+    "sqrtsoftplus": "sqrtsoftplus",
 }
 # Models of GPT-2's time say the approximation by the hyperbolic tangent so.
 OLDER: Names = {"gelu_new": "gelu_tanh", **NAMES}
 # Transformers takes that approximation for Gemma's legacy word.
 GEMMA: Names = {name: one for name, one in NAMES.items() if name != "gelu"} | {"gelu": "gelu_tanh"}
+# Its numbers are weights, which other families do not have.
+APERTUS: Names = {**NAMES, "xielu": "xielu"}
 # The gate and the activation in one word.
 NOMIC: Names = {**NAMES, "swiglu": "silu"}
 
@@ -74,6 +76,7 @@ ACTIVATION_CODECS: Mapping[str, Codec] = {
     "activation": _codec(NAMES),
     "older_activation": _codec(OLDER),
     "gemma_activation": _codec(GEMMA),
+    "apertus_activation": _codec(APERTUS),
     "nomic_activation": _codec(NOMIC),
     # A gated MLP of DINOv2 has it; the key is then as in other models.
     "silu_whatever_is_said": Codec(

@@ -15,6 +15,7 @@ GATED = ("dinov2", "dinov2_with_registers")
 OTHERS = {
     **{name: {"older_activation"} for name in OLDER},
     **{name: {"activation", "silu_whatever_is_said"} for name in GATED},
+    "apertus": {"apertus_activation"},
     "gemma": {"gemma_activation"},
     "nomic_bert": {"nomic_activation"},
 }
@@ -44,6 +45,7 @@ def test_families_with_words_of_their_own() -> None:
         ("older_activation", "gelu_pytorch_tanh", "gelu_tanh"),
         ("gemma_activation", "gelu", "gelu_tanh"),
         ("gemma_activation", "gelu_python", "gelu"),
+        ("apertus_activation", "xielu", "xielu"),
         ("nomic_activation", "swiglu", "silu"),
         ("silu_whatever_is_said", "gelu", "silu"),
     ],
@@ -58,6 +60,7 @@ def test_words(codec: str, word: str, activation: str) -> None:
         ("activation", "gelu_pytorch_tanh"),
         ("older_activation", "gelu_new"),
         ("gemma_activation", "gelu_pytorch_tanh"),
+        ("apertus_activation", "gelu_pytorch_tanh"),
         ("nomic_activation", "gelu_pytorch_tanh"),
     ],
 )

@@ -122,6 +122,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "activation": ACTIVATED,
     "older_activation": ACTIVATED,
     "gemma_activation": ACTIVATED,
+    "apertus_activation": ACTIVATED | st.just("xielu"),
     "nomic_activation": ACTIVATED,
     "silu_whatever_is_said": st.just("silu"),
     "t5_activation": ACTIVATED,

@@ -173,7 +173,7 @@ def test_a_gguf_file(tmp_path: Path) -> None:
 WORDS = st.text("abcdefghijklmnopqrstuvwxyz", min_size=4, max_size=9)
 
 
-@settings(max_examples=examples(2, 8), suppress_health_check=[*HealthCheck], deadline=None)
+@settings(max_examples=examples(2, 4), suppress_health_check=[*HealthCheck], deadline=None)
 @given(prefix=st.lists(WORDS, min_size=1, max_size=3).map(".".join), layers=WORDS)
 def test_any_prefix(prefix: str, layers: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Tell parts by their own names, whatever stands before them."""
@@ -195,7 +195,7 @@ def test_what_is_not_explained_is_told(tmp_path: Path) -> None:
     proposal = propose(open_checkpoint(folder))
     told = "\n".join(proposal.open)
     assert "residual_gain = 0.5 is not explained" in told
-    assert "hidden_act = 'xielu' is not supported" in told
+    assert "hidden_act: 'xielu' is not one of gelu, gelu_10" in told
     assert "not used: model.layers.0.mlp.act.alpha [1]" in told
     assert all(f"# OPEN: {line}\n" in proposal.text("it") for line in proposal.open)
     with pytest.raises(ConfigurationError, match="does not fit"):
