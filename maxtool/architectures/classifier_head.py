@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maxtool.architectures.activations import ACTIVATIONS
+from maxtool.architectures.activation_functions import ACTIVATIONS
 from maxtool.architectures.encoder_config import EncoderConfig
 from maxtool.dtype import DType
 from maxtool.graph import Tensor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from maxtool.architectures.activations import ACTIVATIONS
+from maxtool.architectures.activation_functions import ACTIVATIONS
 from maxtool.architectures.config import typed
 from maxtool.architectures.convnext_config import ConvNextConfig
 from maxtool.architectures.image_convolution import ImageConvolution, Window

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from maxtool.architectures.activations import ACTIVATIONS
+from maxtool.architectures.activation_functions import ACTIVATIONS
 from maxtool.architectures.config import out_of_range, unsupported
 from maxtool.architectures.staged_config import StagedConfig
 

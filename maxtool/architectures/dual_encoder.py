@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 
-from maxtool.architectures.activations import ACTIVATIONS
+from maxtool.architectures.activation_functions import ACTIVATIONS
 from maxtool.architectures.config import MAX_POSITIONS, out_of_range, typed, unsupported
 from maxtool.architectures.entry import Entry, Limit, Table
 from maxtool.architectures.image_encoder import ImageEncoder

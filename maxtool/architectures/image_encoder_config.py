@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from maxtool.architectures.activations import ACTIVATIONS
+from maxtool.architectures.activation_functions import ACTIVATIONS
 from maxtool.architectures.config import MAX_POSITIONS, out_of_range, unsupported
 from maxtool.architectures.image_pooling import CLASSIFIED, POOLINGS
 from maxtool.architectures.mlp import MLPS

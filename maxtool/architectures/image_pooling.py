@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from maxtool.architectures.activations import ACTIVATIONS
+from maxtool.architectures.activation_functions import ACTIVATIONS
 from maxtool.architectures.encoder_attention import EncoderAttention
 from maxtool.architectures.mlp import PlainMLP
 from maxtool.architectures.pre_norm_layer import LayerSizes

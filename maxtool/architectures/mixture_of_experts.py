@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maxtool.architectures.activations import ACTIVATIONS
+from maxtool.architectures.activation_functions import ACTIVATIONS
 from maxtool.architectures.decoder_config import DecoderConfig
 from maxtool.architectures.expert_routing import route
 from maxtool.architectures.mlp import MLPS, scaled

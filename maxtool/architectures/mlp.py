@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maxtool.architectures.activations import ACTIVATIONS
+from maxtool.architectures.activation_functions import ACTIVATIONS
 from maxtool.architectures.sparse_gates import above
 from maxtool.architectures.xielu import Numbers, xielu
 from maxtool.dtype import DType

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from maxtool.architectures.activations import ACTIVATIONS
+from maxtool.architectures.activation_functions import ACTIVATIONS
 from maxtool.architectures.config import typed
 from maxtool.architectures.image_convolution import NormedConvolution, Window
 from maxtool.architectures.resnet_config import REDUCTION, ResNetConfig

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from maxtool.architectures.activations import ACTIVATIONS
+from maxtool.architectures.activation_functions import ACTIVATIONS
 from maxtool.architectures.encoder_config import EncoderConfig
 from maxtool.architectures.token_masks import factors
 from maxtool.dtype import DType

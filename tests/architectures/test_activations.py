@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maxtool.architectures.activations import ACTIVATIONS
+from maxtool.architectures.activation_functions import ACTIVATIONS
 from maxtool.graph import Tensor
 from maxtool.recipe.activation_codecs import NAMES
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maxtool.architectures.activations import ACTIVATIONS
+from maxtool.architectures.activation_functions import ACTIVATIONS
 from maxtool.recipe import load_recipe, recipe_names
 from maxtool.recipe.activation_codecs import ACTIVATION_CODECS
 from maxtool.recipe.codecs import CODECS

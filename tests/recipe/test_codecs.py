@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from maxtool.architectures.activations import ACTIVATIONS
+from maxtool.architectures.activation_functions import ACTIVATIONS
 from maxtool.recipe.codec_type import Unspellable
 from maxtool.recipe.codecs import CODECS, encoded
 from maxtool.recipe.expressions import Undefined, same
