@@ -34,7 +34,7 @@ NAME = re.compile(r"\b(\w+_kernel\w*)\(")
 # Models of other recipes with other tensors.
 OTHERS = {"gpt_oss_mxfp4", "qwen3_5_vision", "qwen3_5_moe_vision", "qwen3_5_moe_fused"}
 OTHERS |= {"gte_new"}  # those of gte
-OTHERS |= {"qwen2_vl"}  # those of qwen2_vl_vision
+OTHERS |= {"qwen2_vl", "paddleocr_vl"}  # those of qwen2_vl_vision and its kin
 OTHERS |= {"gemma3_vision"}  # what has both parts recognises its folders
 WHOLE = {"gemma3_image_text": "gemma3_vision"}
 # Families that are called otherwise than their recipes.
@@ -43,7 +43,7 @@ FAMILIES |= {"deberta_v2": "deberta-v2"}
 FAMILIES |= {"gemma3n": "gemma3n_text", "gemma3n_vision": "gemma3n"}
 FAMILIES |= {"gemma4": "gemma4_text", "gemma4_vision": "gemma4"}
 FAMILIES |= {"gemma4_unified": "gemma4_unified_text"}
-FAMILIES |= {"qwen2_vl_vision": "qwen2_vl"}
+FAMILIES |= {"qwen2_vl_vision": "qwen2_vl", "paddleocr_vl_vision": "paddleocr_vl"}
 FAMILIES |= {"llama4": "llama4_text", "llama4_vision": "llama4"}
 
 # Heads and rows of no real model, whose elements do not come sixteen bytes at a time.

@@ -6,8 +6,17 @@ from collections.abc import Callable, Mapping
 
 from hypothesis import strategies as st
 
-from tests.data.random_expert_families import experts
-from tests.data.random_options import FLAGS, WINDOW, Config, Draw, usual, without
+from tests.data.random_expert_families import experts, grouped
+from tests.data.random_options import (
+    FLAGS,
+    WINDOW,
+    Config,
+    Draw,
+    partial,
+    quotient,
+    usual,
+    without,
+)
 
 TOKENS = {"image_token_id": 3, "video_token_id": 4}
 QWEN_TOKENS = TOKENS | {"vision_start_token_id": 5, "vision_end_token_id": 6}
@@ -100,9 +109,46 @@ def _llava(draw: Draw) -> Config:
     return _parts(text, CLIP, image_token_index=3)
 
 
+def _sectioned(draw: Draw, text: Config) -> Config:
+    """The pairs of a head that are rotated, shared among three positions in any way."""
+    size = text.get("head_dim") or text["hidden_size"] // text["num_attention_heads"]
+    pairs = int(size * text["rope_parameters"].get("partial_rotary_factor", 1.0)) // 2
+    first = draw(st.integers(0, pairs))
+    second = draw(st.integers(0, pairs - first))
+    return _rotated(text, {"mrope_section": [first, second, pairs - first - second]})
+
+
+def _seen_by_glm(draw: Draw, text: Config, kind: str) -> Config:
+    text = _sectioned(draw, partial(draw, text)) | {"model_type": f"{kind}_text"}
+    vision = QWEN | {"out_hidden_size": text["hidden_size"], "image_size": 4}
+    return _parts(text, vision, **TOKENS)
+
+
+def _glm4v(draw: Draw) -> Config:
+    return _seen_by_glm(draw, quotient(usual(draw, explicit=False)), "glm4v")
+
+
+def _glm_ocr(draw: Draw) -> Config:
+    return _seen_by_glm(draw, usual(draw), "glm_ocr")
+
+
+def _glm4v_moe(draw: Draw) -> Config:
+    return _seen_by_glm(draw, grouped(draw, usual(draw, attention_bias=FLAGS)), "glm4v_moe")
+
+
+def _paddleocr_vl(draw: Draw) -> Config:
+    text = usual(draw, use_bias=FLAGS) | {"model_type": "paddleocr_vl_text"}
+    vision = {key: PIXTRAL[key] for key in PIXTRAL if key not in ("model_type", "head_dim")}
+    return _parts(_sectioned(draw, text), vision, **QWEN_TOKENS)
+
+
 IMAGE_TEXT: Mapping[str, Callable[[Draw], Config]] = {
+    "glm4v": _glm4v,
+    "glm4v_moe": _glm4v_moe,
+    "glm_ocr": _glm_ocr,
     "llava": _llava,
     "mistral3": _mistral3,
+    "paddleocr_vl": _paddleocr_vl,
     "qwen2_5_vl": _second_qwen2_vl,
     "qwen2_vl": _first_qwen2_vl,
     "qwen3_vl": _qwen3_vl,
@@ -110,7 +156,7 @@ IMAGE_TEXT: Mapping[str, Callable[[Draw], Config]] = {
 }
 """Families by the kind that config.json names."""
 # Those that llama.cpp's converter takes for something else than their language models are.
-IMAGE_TEXT_UNCONVERTED = ("llava", "mistral3")
+IMAGE_TEXT_UNCONVERTED = ("glm4v", "glm4v_moe", "glm_ocr", "llava", "mistral3", "paddleocr_vl")
 # Published without a table for the language model.
 FLAT = ("qwen2_5_vl", "qwen2_vl")
 IMAGE_TEXT_GRANTED: Mapping[str, Config] = {

@@ -30,6 +30,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "deepseek_v2": {"num_experts_per_tok": 2},
     "dots1": {"n_routed_experts": 8, "num_experts_per_tok": 2},
     "glm4_moe": {"head_dim": 128},
+    "glm4v_moe_text": {"head_dim": 128},
     "gpt_oss": {"rope_parameters": {"rope_type": "default", "rope_theta": 150000.0}},
     "ministral3": {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
     # The class of the whole, which alone has a head, ties none.
@@ -50,6 +51,7 @@ LEFT_OUT = (*BY_TENSORS, *AS_PAIRS)
 COMPARED = [name for name in (*FAMILIES, *ENCODERS) if name not in LEFT_OUT]
 # Language models that are published inside others.
 COMPARED += ["qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text", "qwen3_vl_moe_text"]
+COMPARED += ["glm4v_text", "glm4v_moe_text", "glm_ocr_text", "paddleocr_vl_text"]
 
 
 @pytest.mark.parametrize("kind", USUAL)

@@ -1,0 +1,67 @@
+"""Language models of those that see images, which are plain models of other families."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from maxtool.conversion import Request, convert, prepare
+from maxtool.recipe import resolve_config
+from maxtool.recipe.load import find_recipe
+from maxtool.weights import open_checkpoint
+from tests.parity.measure import error, logits
+from tests.variants.rows import TOKENS, Files, Row, input_ids, rows
+
+# The families, and what their language models are written as.
+PLAIN = {"glm4v": "glm4", "glm4v_moe": "glm4_moe", "glm_ocr": "glm4", "paddleocr_vl": "llama"}
+
+
+def computed(family: str) -> list[Row]:
+    return [row for row in rows(family) if row.expected is not None]
+
+
+def usual(row: Row) -> Row:
+    """The row with an activation and rotary positions that GGUF has for each of the families."""
+    text = row.config["text_config"]
+    kept = ("rope_theta", "mrope_section", "partial_rotary_factor")
+    table = {key: one for key, one in text["rope_parameters"].items() if key in kept}
+    text |= {"hidden_act": "silu", "rope_parameters": {"rope_type": "default", **table}}
+    return row
+
+
+@pytest.mark.parametrize("family", PLAIN)
+def test_what_is_written_computes_the_same(family: str, tmp_path: Path) -> None:
+    """Compare both forms, and what is read of each, with the whole."""
+    row = usual(computed(family)[0])
+    source = Files(tmp_path).checkpoint(row).path
+    ids = input_ids(TOKENS, row.size, 3)
+    expected = logits(source, ids)
+    for name in ("model.gguf", "folder"):
+        convert(prepare(Request(source, tmp_path / name)))
+        checkpoint = open_checkpoint(tmp_path / name)
+        assert find_recipe(checkpoint).name == PLAIN[family]
+        assert error(logits(tmp_path / name, ids), expected) < 1e-6
+
+
+@pytest.mark.parametrize("family", PLAIN)
+def test_keys_mean_the_same_where_they_are_written(family: str, tmp_path: Path) -> None:
+    """Write each that the other family has another default for."""
+    files = Files(tmp_path / "whole")
+    for number, row in enumerate(computed(family)):
+        source = files.checkpoint(row)
+        values = resolve_config(find_recipe(source), source).values
+        out = tmp_path / str(number)
+        convert(prepare(Request(source.path, out)))
+        written = open_checkpoint(out)
+        assert resolve_config(find_recipe(written), written).values == values
+
+
+def test_sections_decide_nothing(tmp_path: Path) -> None:
+    row = computed("glm4v")[0]
+    table = row.config["text_config"]["rope_parameters"]
+    ids = np.arange(3, 9)[None]
+    expected = logits(Files(tmp_path / "a").checkpoint(row).path, ids)
+    table["mrope_section"] = table["mrope_section"][::-1]
+    np.testing.assert_array_equal(logits(Files(tmp_path / "b").checkpoint(row).path, ids), expected)
