@@ -240,6 +240,12 @@ def test_a_shares_limit_leaves_nothing_that_is_not_allowed() -> None:
         assert json.loads(text) in ("a", "b")
 
 
+def test_tokens_that_are_left_out_may_be_all_that_are_allowed() -> None:
+    model = model_of(tiny_artifact.library())
+    with pytest.raises(loader.RunError, match="no token may be written here"):
+        written(model, {"enum": ["a"]}, lambda: np.full(model.logits, -np.inf, np.float32))
+
+
 DEEP = {"$defs": {f"d{i}": {"type": "array", "items": {"$ref": f"#/$defs/d{i + 1}"}}
         for i in range(9000)} | {"d9000": {}}, "$ref": "#/$defs/d0"}  # fmt: skip
 HOSTILE: Sequence[tuple[str, dict[str, Any], str]] = (

@@ -76,6 +76,8 @@ class TokenSampler:
 
     def _pick(self, logits: Array) -> int:
         best = int(logits.argmax())
+        if logits[best] == -math.inf:
+            raise RunError("no token may be written here: a schema, or the model's list, bars each")
         if not math.isfinite(logits[best]):
             raise RunError("the model's logits are not finite numbers")
         if self.sampling.temperature == 0:
