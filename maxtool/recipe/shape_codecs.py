@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from maxtool.recipe.codec_type import FLAGS_OR_NULL, NUMBER, Codec, Raws, Unspellable
@@ -225,12 +226,15 @@ def _write_windows(flags: Flags, values: Values) -> Raws:
     return LAYER_CODECS["layer_types_or_period"].write(flags, values)
 
 
-def _read_pairs(raws: Raws, values: Values) -> Any:  # noqa: ANN401
-    """Read how many pairs are rotated from their share; all of them but with one scaling."""
+def _read_pairs(raws: Raws, values: Values, usual: float) -> Any:  # noqa: ANN401
+    """Read how many pairs are rotated from their share; all of them but with one scaling.
+
+    The usual share is that of a table that says nothing.
+    """
     kind, share, theta = raws
     dim = values["head_dim"]
     if kind is share is theta is None:
-        share = USUAL_SHARE
+        share = usual
     elif kind in (None, "default") or share is None:
         share = 1.0
     elif kind != "proportional" and share != 1:
@@ -250,6 +254,16 @@ def _write_pairs(value: int, values: Values) -> Raws:
     return None, share if int(share * dim // 2) == value else math.nextafter(share, 1.0), None
 
 
+def _pairs(usual: float) -> Codec:
+    return Codec(
+        partial(_read_pairs, usual=usual),
+        _write_pairs,
+        ("count",),
+        ("any", "float", "any"),
+        {"head_dim": NUMBER},
+    )
+
+
 def _read_factor(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
     """Read what frequencies are divided by; nothing looks at it without a scaling."""
     kind, factor = raws
@@ -264,7 +278,6 @@ def _write_factor(value: float | None, _values: Values) -> Raws:
     return None, value
 
 
-USUAL_SHARE = 0.25
 SHAPES = {"n_layers": NUMBER, "kv_shared_layers": NUMBER}
 
 SHAPE_CODECS: Mapping[str, Codec] = {
@@ -319,8 +332,7 @@ SHAPE_CODECS: Mapping[str, Codec] = {
         {**SHAPES, "intermediate_size": NUMBER},
     ),
     "windows_but_in_last": Codec(_read_windows, _write_windows, ("flags",), ("any", "any")),
-    "share_of_pairs": Codec(
-        _read_pairs, _write_pairs, ("count",), ("any", "float", "any"), {"head_dim": NUMBER}
-    ),
+    "share_of_pairs": _pairs(usual=0.25),
+    "half_or_share_of_pairs": _pairs(usual=0.5),
     "factor_of_rotation": Codec(_read_factor, _write_factor, ("float",), ("any", "float")),
 }

@@ -41,6 +41,7 @@ WITHOUT_GGUF = (
     "gte",
     "helium",
     "hyperclovax",
+    "lfm3",
     "ministral",
     "mpnet",
     "nanochat",
@@ -119,4 +120,4 @@ UNSCALED = ("cohere", "cohere2", "cohere2_moe", "exaone_moe", "falcon_h1", "gemm
 UNSCALED += ("eurobert", "phi", "stablelm")
 # Families that say something else, or nothing, in the keys of transformers 4.
 NEWER_ALONE = ("apertus", "cwm", "gpt_oss", "olmo3", "qwen3_5_text", "qwen3_5_moe_text")
-NEWER_ALONE += ("cohere2_moe", "laguna", "mellum", "mimo_v2_flash")
+NEWER_ALONE += ("cohere2_moe", "lfm3", "laguna", "mellum", "mimo_v2_flash")

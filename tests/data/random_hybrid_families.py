@@ -13,6 +13,7 @@ from tests.data.random_options import (
     EPS,
     FLAGS,
     SQUARED,
+    WINDOW,
     Config,
     Draw,
     common,
@@ -20,6 +21,7 @@ from tests.data.random_options import (
     partial,
     quotient,
     renamed,
+    rotated_by_kind,
     usual,
     without,
 )
@@ -42,6 +44,24 @@ def _lfm2(draw: Draw) -> Config:
     listed[draw(st.integers(0, layers - 1))] = "full_attention"  # one that transformers counts by
     config = renamed(without(config, "hidden_act"), {"rms_norm_eps": "norm_eps"})
     return config | ({"layer_types": listed} if draw(FLAGS) else {"full_attn_idxs": [layers - 1]})
+
+
+def _lfm3(draw: Draw) -> Config:
+    options = {
+        "attention_bias": FLAGS,
+        "conv_bias": FLAGS,
+        "conv_L_cache": st.integers(2, 7),
+        "use_sandwich_norm": FLAGS,
+        "use_attention_gate": FLAGS,
+        "sliding_window": WINDOW,
+    }
+    config = without(usual(draw, **options), "hidden_act")
+    layers = config["num_hidden_layers"]
+    kinds_of_layers = st.sampled_from(["conv", "full_attention", "sliding_attention"])
+    config["layer_types"] = draw(st.lists(kinds_of_layers, min_size=layers, max_size=layers))
+    config["layer_types"][draw(st.integers(0, layers - 1))] = "full_attention"
+    config["rope_parameters"] = rotated_by_kind(draw)
+    return renamed(config, {"rms_norm_eps": "norm_eps"})
 
 
 def _lfm2_moe(draw: Draw) -> Config:
@@ -281,6 +301,7 @@ def _nemotron_h_moe(draw: Draw) -> Config:
 HYBRID: Mapping[str, Callable[[Draw], Config]] = {
     "lfm2": _lfm2,
     "lfm2_moe": _lfm2_moe,
+    "lfm3": _lfm3,
     "qwen3_next": _qwen3_next,
     "qwen3_5_text": _qwen3_5,
     "qwen3_5_moe_text": _qwen3_5_moe,

@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping
 from hypothesis import strategies as st
 
 from tests.data.random_options import (
-    FACTORS,
     FLAGS,
     LONGEST,
-    THETAS,
     WINDOW,
     Config,
     Draw,
     kinds,
+    rotated_by_kind,
     two_bases,
     usual,
     without,
@@ -22,7 +21,6 @@ from tests.data.random_options import (
 
 WIDTHS = st.integers(1, 7)
 BOUNDS = st.none() | st.floats(0.5, 30.0)
-SHARES = st.sampled_from([1.0, 0.75, 0.5, 0.25, 0.3])
 
 
 def _kinds(draw: Draw, layers: int, shared: int) -> list[str]:
@@ -69,16 +67,7 @@ def _gemma4(draw: Draw) -> Config:
         count = draw(st.integers(2, 5))
         config |= {"num_experts": count, "top_k_experts": draw(st.integers(1, count))}
         config |= {"moe_intermediate_size": draw(st.integers(3, 19))}
-    whole = {"rope_type": draw(st.sampled_from(["proportional", "default", "linear"]))}
-    if whole["rope_type"] != "default":
-        whole |= {"factor": draw(FACTORS)}
-    if whole["rope_type"] == "proportional":
-        whole |= {"partial_rotary_factor": draw(SHARES)}
-    tables = {
-        "full_attention": whole | {"rope_theta": draw(THETAS)},
-        "sliding_attention": {"rope_type": "default", "rope_theta": draw(THETAS)},
-    }
-    return config | {"rope_parameters": tables}
+    return config | {"rope_parameters": rotated_by_kind(draw)}
 
 
 # What Gemma 4 has, and Gemma 4 Unified has not.

@@ -22,6 +22,7 @@ FACTORS = st.floats(1.25, 8.0).map(lambda x: round(x, 2))
 FLAGS = st.booleans()
 SQUARED = st.sampled_from(["relu2", "silu", "gelu", "gelu_pytorch_tanh", "relu"])
 SHARES = st.sampled_from([1.0, 0.75, 0.5, 0.25])
+SHARES_OF_PAIRS = SHARES | st.just(0.3)
 LAYER_NORM = {"rms_norm_eps": "layer_norm_eps"}
 
 
@@ -136,6 +137,19 @@ def usual(draw: Draw, *, explicit: bool = True, **options: st.SearchStrategy[Any
     config = common(draw) | heads(draw, explicit=explicit)
     chosen = {key: draw(strategy) for key, strategy in options.items()}
     return config | rope(draw, config["head_dim"] // 2) | chosen
+
+
+def rotated_by_kind(draw: Draw) -> Config:
+    """Rotary settings of layers without a window, part of whose pairs may turn, and with one."""
+    whole: Config = {"rope_type": draw(st.sampled_from(["proportional", "default", "linear"]))}
+    if whole["rope_type"] != "default":
+        whole |= {"factor": draw(FACTORS)}
+    if whole["rope_type"] == "proportional":
+        whole |= {"partial_rotary_factor": draw(SHARES_OF_PAIRS)}
+    return {
+        "full_attention": whole | {"rope_theta": draw(THETAS)},
+        "sliding_attention": {"rope_type": "default", "rope_theta": draw(THETAS)},
+    }
 
 
 def kinds(draw: Draw, layers: int) -> list[str]:

@@ -284,6 +284,9 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "width_of_each": st.none(),
     "wider_where_shared": st.sampled_from([None, (40, 40, 40, 40, 80, 80)]),
     "share_of_pairs": st.integers(0, 8),
+    "half_or_share_of_pairs": st.integers(0, 8),
+    "attention_in_kinds": FLAGS.map(lambda more: tuple(map(max, more, WINDOWED))),
+    "windows_in_kinds": FLAGS.map(lambda some: tuple(map(min, some, VALUES["attention_layers"]))),
     "factor_of_rotation": st.floats(1.5, 9.0),
     "patches_of_image": st.just(9),
     "layers_of_stages": st.just(6),
@@ -320,7 +323,7 @@ def undone(name: str, value: Any, values: dict[str, Any] = VALUES) -> Any:
     assert len(raws) == len(CODECS[name].keys)
     if name == "factor_of_rotation":  # another field's key, without which nothing is scaled
         raws[0] = "proportional"
-    if name == "share_of_pairs":
+    if name.endswith("share_of_pairs"):
         raws[0] = "proportional"
     if name == "gemma3_windows" and any(value):  # another field's key, which it looks at
         raws[0] = VALUES["sliding_window"]
