@@ -14,13 +14,37 @@ from maxtool.architectures import DecoderConfig
 Array = np.ndarray[Any, Any]
 
 _erf = np.vectorize(erf, otypes=[np.float64])
-ACTIVATIONS = {
-    "silu": lambda x: x / (1 + np.exp(-x)),
-    "gelu": lambda x: x * (1 + _erf(x / np.sqrt(2))) / 2,
-    "gelu_tanh": lambda x: x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2,
+
+
+def _logistic(x: Array) -> Array:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def _softplus(x: Array) -> Array:
+    return np.asarray(np.logaddexp(0, x))
+
+
+def _gelu(x: Array) -> Array:
+    return np.asarray(x * 0.5 * (1 + _erf(x / np.sqrt(2))))
+
+
+ACTIVATIONS: Mapping[str, Callable[[Array], Array]] = {
+    "silu": lambda x: x * _logistic(x),
+    "gelu": _gelu,
+    "gelu_tanh": lambda x: x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
     "relu": lambda x: np.maximum(x, 0),
     "relu2": lambda x: np.maximum(x, 0) ** 2,
-    "quick_gelu": lambda x: x / (1 + np.exp(-1.702 * x)),
+    "quick_gelu": lambda x: x * _logistic(1.702 * x),
+    "tanh": np.tanh,
+    "sigmoid": _logistic,
+    "relu6": lambda x: np.clip(x, 0, 6),
+    "leaky_relu": lambda x: np.where(x < 0, x / 100, x),
+    "hardswish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
+    "mish": lambda x: x * np.tanh(_softplus(x)),
+    "gelu_10": lambda x: np.clip(_gelu(x), -10, 10),
+    "laplace": lambda x: (1 + _erf((x - 0.707107) / (0.282095 * np.sqrt(2)))) / 2,
+    "sqrtsoftplus": lambda x: np.sqrt(_softplus(x)),
+    "linear": lambda x: x,
 }
 
 

@@ -229,7 +229,7 @@ SINGLE = KINDS["layers of one part"]
         ({"mlp_scales": (1.0, 2.0), "mlp": "plain"}, "mlp_scales are for gated MLPs alone"),
         ({**DELTA, "state_scales": (1.0,) * 5}, "state_scales with mixer 'delta'"),
         ({"state_act": "silu"}, "state_act 'silu' with mixer 'convolution', which has no states"),
-        ({**DELTA, "state_act": "tanh"}, "state_act 'tanh': supported are"),
+        ({**DELTA, "state_act": "prelu"}, "state_act 'prelu': supported are"),
         ({**DELTA, "state_norm": "none"}, "state_norm 'none' is for state spaces alone"),
         ({**DELTA, "scan_norm": "rms"}, "scan_norm 'rms' with mixer 'delta'"),
         ({**DELTA, "mixer": "mamba", "step_rank": 3}, "step_rank 3 with mixer 'mamba'"),

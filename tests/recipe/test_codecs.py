@@ -323,6 +323,8 @@ def undone(name: str, value: Any, values: dict[str, Any] = VALUES) -> Any:
     assert len(raws) == len(CODECS[name].keys)
     if name == "factor_of_rotation":  # another field's key, without which nothing is scaled
         raws[0] = "proportional"
+    if name == "divided_by_norm" and value:  # another field's key, the order of the norm
+        raws[0] = 2.0
     if name.endswith("share_of_pairs"):
         raws[0] = "proportional"
     if name == "gemma3_windows" and any(value):  # another field's key, which it looks at
