@@ -24,12 +24,12 @@ settings.register_profile(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     derandomize=True,
-    max_examples=40,
+    max_examples=30,
 )
 settings.register_profile(
     "explore", settings.get_profile("patient"), derandomize=False, max_examples=100
 )
-settings.register_profile("quick", settings.get_profile("patient"), max_examples=30)
+settings.register_profile("quick", settings.get_profile("patient"), max_examples=25)
 settings.load_profile("patient")
 
 # Commands draw for the terminal they find: a runner's own must not decide what is compared.

@@ -28,7 +28,7 @@ NONE, USUAL = 0, 3
 
 # Parameters that are so many that a sample of them tells what all do, if they are slow, and of how
 # many it has one.
-MANY, SHARE = 3, 5
+MANY, SHARE = 3, 8
 
 _chosen = {"quick": False}
 

@@ -152,6 +152,7 @@ def exact() -> Any:
     return plain.compile(*plain.entries()[0].inputs.values())(IDS).to_numpy()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("dtype", "transposed"),
     thinned(

@@ -263,6 +263,7 @@ def embed(request: pytest.FixtureRequest) -> Callable[[Any, Any], Any]:
     return lambda *arrays: step(*map(Tensor, arrays))[0].to_numpy()
 
 
+@pytest.mark.sampled
 @settings(max_examples=examples(6, 20))
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(0, 99))
 def test_a_text_in_a_padded_batch_is_the_text_alone(

@@ -471,7 +471,7 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
 
 @pytest.mark.slow
 @given(options(), st.integers(0, 9))
-@settings(max_examples=8)
+@settings(max_examples=6)
 def test_any_options_that_go_together(found: dict[str, Any], seed: int) -> None:
     config = DecoderConfig(**CONFIG | found)
     assert problems(config) == []

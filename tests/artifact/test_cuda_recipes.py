@@ -53,7 +53,7 @@ ODD = re.compile(r"_unaligned|^attention_\d+_\d+_(6|14)_")
 LITTLE = 16
 TYPES = ("float16", "bfloat16", "float32")
 # One recipe in so many is compiled, in one of the types: families share most of their kernels.
-SHARE = 4
+SHARE = 6
 
 
 def recipes(dtype: str, *, everything: bool) -> list[str]:

@@ -110,6 +110,7 @@ def test_published_text(compiled: Compile, reference: Path, source: str) -> None
     assert error(logits(artifact, expected["input_ids"]), expected["logits"]) <= bound(folder)
 
 
+@pytest.mark.sampled
 @pytest.mark.reference
 @pytest.mark.parametrize("config", ["config.json", "config.older.json"])
 @pytest.mark.parametrize("name", ["stories260K", "llama", "mistral"])

@@ -217,6 +217,7 @@ def test_a_worker_and_a_node_that_are_killed(
     assert contents(to / "many") == contents(to / "one")
 
 
+@pytest.mark.explored
 def test_an_output_in_an_object_store(
     nodes: Nodes, to: Path, interruptible: Callable[[], None]
 ) -> None:
@@ -238,6 +239,7 @@ def test_an_output_in_an_object_store(
     assert not any((to / "many").iterdir())
 
 
+@pytest.mark.explored
 def test_rays_client(nodes: Nodes, to: Path) -> None:
     if not nodes.client:
         pytest.skip("Ray's client is not installed (ray[client])")
@@ -380,6 +382,7 @@ def test_a_task_ends_with_who_began_it(nodes: Nodes, interruptible: Callable[[],
     assert is_gone("sleeper")
 
 
+@pytest.mark.explored
 def test_the_sample(nodes: Nodes, to: Path) -> None:
     compiled = nodes.maxtool(to, "compile", str(DATA / "tiny-bert"), "-o", "bert")
     assert compiled.returncode == 0, compiled.stderr

@@ -180,6 +180,7 @@ def test_errors_beside_those_of_onnxruntime() -> None:
     assert errors[0] < min(6 * errors[1], 5e-6), errors
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("channels", [8, 37, 64])
 @pytest.mark.parametrize(
     ("taps", "window"),

@@ -356,6 +356,7 @@ def on_the_host() -> Array:
     return decoder().compile(TensorType(DType.int64, ["batch", "seq"]))(IDS).to_numpy()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("case", thinned(PLACES, "rows on two", "the host and one"))
 def test_a_decoder_on_devices(case: str) -> None:
     """Call layers as subgraphs, with angles in tables that no state lists."""

@@ -143,7 +143,7 @@ def test_whatever_came_before_elements_broadcast_as_numpys(
 
 
 @given(st.lists(st.lists(st.integers(1, 6), min_size=4, max_size=4), min_size=2, max_size=4))
-@settings(max_examples=examples(2, 8), deadline=None)
+@settings(max_examples=examples(2, 4), deadline=None)
 def test_whatever_came_before_products_are_numpys(calls: list[list[int]]) -> None:
     programs = EagerPrograms(Targets())
     for batch, rows, depth, columns in calls:

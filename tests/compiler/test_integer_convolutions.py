@@ -103,6 +103,7 @@ def test_direct(
     compared(call, drawn(dtype, 2, *size, channels), weights)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("channels", [8, 37, 64])
 @pytest.mark.parametrize(("dtype", "zero"), [("uint8", 99), ("int8", -128)])
 @pytest.mark.parametrize(

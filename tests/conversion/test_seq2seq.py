@@ -34,6 +34,7 @@ def test_a_folder_computes_the_same(case: str, tmp_path: Path) -> None:
     check(case, tmp_path / "out")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("case", sampled(WITH_GGUF, "t5-0", "umt5-0", share=5))
 def test_files_are_llama_cpp_s(case: str, tmp_path: Path) -> None:
     target, known = tmp_path / "x.gguf", CASES[case]["gguf"]

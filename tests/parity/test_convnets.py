@@ -40,6 +40,7 @@ def recorded(case: str) -> dict[str, Any]:
     return {output: array for (name, _, output), array in parts if name == case}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("case", CASES)
 def test_recorded_outputs(case: str, tmp_path: Path) -> None:
     known = CASES[case]

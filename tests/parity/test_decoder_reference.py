@@ -69,6 +69,7 @@ def gguf_as_folder() -> Callable[[Path, Path, Path], None]:
     return write
 
 
+@pytest.mark.sampled
 @pytest.mark.reference
 @pytest.mark.parametrize("config", ["config.json", "config.older.json"])
 @pytest.mark.parametrize("name", FAMILIES)

@@ -45,6 +45,7 @@ def inputs_of(case: str) -> dict[str, dict[str, Any]]:
     return {"forward": {**pixels, **texts}, "embed": texts, "embed_image": pixels}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("case", CASES)
 def test_recorded_outputs(case: str, tmp_path: Path) -> None:
     checkpoint = open_checkpoint(written(case, tmp_path))

@@ -35,6 +35,7 @@ def written(case: str, folder: Path, **changes: Any) -> Path:
     return folder
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("case", CASES)
 def test_recorded_outputs(case: str, tmp_path: Path) -> None:
     known = CASES[case]

@@ -57,6 +57,7 @@ def test_what_is_whole_shows_nothing(tmp_path: Path) -> None:
         assert not list(looks(RECIPES))
 
 
+@pytest.mark.explored
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [*dict.fromkeys((*RECORDED.values(), *HEADS.values()))])
 def test_recordings_of_what_is_whole_show_nothing(kind: type[RecordedCase], tmp_path: Path) -> None:
