@@ -101,7 +101,7 @@ gpu-check: $(READY)
 explore: $(READY_ALL)
 	$(PYTEST) -m "$(FAST)" --hypothesis-profile=explore
 	$(VENV_ALL)/bin/python $(PARALLEL) --everything -m explored
-	$(VENV_ALL)/bin/python $(PARALLEL) --everything tests/variants/test_mutations.py tests/artifact/test_cuda_recipes.py tests/artifact/test_reproducible.py tests/serve/test_serving_command.py
+	$(VENV_ALL)/bin/python $(PARALLEL) --everything tests/variants/test_mutations.py tests/artifact/test_cuda_recipes.py tests/artifact/test_reproducible.py tests/serve/test_serving_command.py tests/graph tests/importers
 
 fuzz: $(READY)
 	@$(PY) -c "import atheris" 2>/dev/null || { \

@@ -54,6 +54,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--everything"):
+        effort.be_thorough()
     if config.getoption("--quick"):
         effort.be_quick()
         if not config.getoption("--hypothesis-profile"):

@@ -3,7 +3,8 @@
 Property tests draw fewer examples then. What is compiled in the tests' own process is optimised by
 LLVM only where kernels are tested, and with ``--quick`` nowhere: optimising takes more than half of
 the time of a model, which is made of those kernels. Programs that a test starts compile as users do
-either way, and so does a test with the fixture ``optimised``.
+either way, and so does a test with the fixture ``optimised``. What operations compute is tested
+without, but with ``--everything``.
 
 What takes minutes for each of dozens of families, and nearly always fails for several of them or
 for none, runs for a sample of them, with ``--everything`` for all.
@@ -18,9 +19,8 @@ from typing import Any
 
 import pytest
 
-# Folders of tests of kernels, and of operations, whose other types and sizes are slow and teach
-# little more of what LLVM makes of a kernel.
-OF_KERNELS = ("compiler", "graph", "importers")
+# Folders of tests of kernels; and of operations, which show little more of what LLVM makes of them.
+OF_KERNELS = "compiler"
 OF_OPERATIONS = ("graph", "importers")
 TESTS = Path(__file__).resolve().parent
 # Levels of LLVM's optimisation.
@@ -30,7 +30,7 @@ NONE, USUAL = 0, 3
 # many it has one.
 MANY, SHARE = 3, 8
 
-_chosen = {"quick": False}
+_chosen = {"quick": False, "everything": False}
 
 
 def be_quick() -> None:
@@ -38,14 +38,19 @@ def be_quick() -> None:
     _chosen["quick"] = True
 
 
+def be_thorough() -> None:
+    """Switch before the tests are imported."""
+    _chosen["everything"] = True
+
+
 def optimise_for(item: pytest.Item) -> None:
     """Set how far what a test compiles is optimised."""
     from maxtool.compiler import cpu_target
 
     room = item.path.relative_to(TESTS).parts[0]
-    wanted = room in OF_KERNELS or item.get_closest_marker("reference") is not None
-    if room in OF_OPERATIONS and item.get_closest_marker("slow") is not None:
-        wanted = False
+    wanted = room == OF_KERNELS or item.get_closest_marker("reference") is not None
+    if room in OF_OPERATIONS:
+        wanted = _chosen["everything"]
     cpu_target.OPT_LEVEL = USUAL if wanted and not _chosen["quick"] else NONE
 
 

@@ -45,6 +45,13 @@ def test_slow_ones_are_sampled_too() -> None:
     assert {one.values[0] for one in running(chosen, "explored") if one != "case 0"} == usual
 
 
+def _placed(room: str, marks: set[str]) -> Any:
+    """A test in a folder, with marks."""
+    return SimpleNamespace(
+        path=TESTS / room / "test_it.py", get_closest_marker=lambda name: name in marks or None
+    )
+
+
 class _Item:
     """A test as pytest collects it, with marks and perhaps parameters."""
 
@@ -84,6 +91,14 @@ def test_of_sampled_ones_at_least_one_runs() -> None:
         assert marked.count(False) == left
 
 
+def test_operations_are_optimised_with_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(effort, "_chosen", {"quick": False, "everything": False})
+    monkeypatch.setattr(cpu_target, "OPT_LEVEL", None)
+    effort.be_thorough()
+    effort.optimise_for(_placed("importers", set()))
+    assert cpu_target.OPT_LEVEL == effort.USUAL
+
+
 def test_what_is_not_kept_is_slow() -> None:
     assert running(thinned([(1, 2), (3, 4)], (3, 4)), "slow") == [(3, 4)]
 
@@ -98,8 +113,7 @@ def test_what_is_kept_is_among_the_parameters(choose: Callable[..., list[Any]]) 
     ("room", "marks", "level"),
     [
         ("compiler", {"slow"}, effort.USUAL),
-        ("graph", set(), effort.USUAL),
-        ("graph", {"slow"}, effort.NONE),
+        ("graph", set(), effort.NONE),
         ("artifact", set(), effort.NONE),
         ("artifact", {"slow", "reference"}, effort.USUAL),
     ],
@@ -107,10 +121,7 @@ def test_what_is_kept_is_among_the_parameters(choose: Callable[..., list[Any]]) 
 def test_kernels_are_optimised(
     monkeypatch: pytest.MonkeyPatch, room: str, marks: set[str], level: int
 ) -> None:
-    monkeypatch.setitem(effort._chosen, "quick", False)
+    monkeypatch.setattr(effort, "_chosen", {"quick": False, "everything": False})
     monkeypatch.setattr(cpu_target, "OPT_LEVEL", None)
-    item: Any = SimpleNamespace(
-        path=TESTS / room / "test_it.py", get_closest_marker=lambda name: name in marks or None
-    )
-    effort.optimise_for(item)
+    effort.optimise_for(_placed(room, marks))
     assert level == cpu_target.OPT_LEVEL

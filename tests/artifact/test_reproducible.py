@@ -124,6 +124,7 @@ def test_one_model(data: Path, tmp_path: Path) -> None:
     compare("cpu:x86-64-v2", [data / "tiny-llama"], tmp_path)
 
 
+@pytest.mark.explored
 @pytest.mark.slow
 def test_many_recipes(data: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Each user in one process, so that what came before is different too."""

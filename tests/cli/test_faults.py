@@ -47,7 +47,7 @@ def names(folder: Path) -> list[str]:
         ("file", FEW),
         ("folder", FEW),
         ("splits", FEW),
-        *(pytest.param(kind, count, marks=pytest.mark.slow) for kind, count in MANY.items()),
+        *(pytest.param(kind, count, marks=pytest.mark.explored) for kind, count in MANY.items()),
     ],
 )
 def test_kills_at_random_moments(tmp_path: Path, kind: str, count: int) -> None:

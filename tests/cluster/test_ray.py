@@ -309,6 +309,7 @@ output = "wrong"
 """
 
 
+@pytest.mark.explored
 def test_the_steps_of_a_build(nodes: Nodes, to: Path) -> None:
     for folder in (to / "one", to / "many"):
         (folder / "x.toml").write_text(BUILD)

@@ -37,6 +37,7 @@ def made(source: Path, output: Path, **options: object) -> bytes:
     return file.read_bytes()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("chunk", [1, 1000])
 def test_chunks_of_any_size_give_the_same_bytes(

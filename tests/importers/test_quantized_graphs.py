@@ -45,6 +45,7 @@ def require_steps(proto: onnx.ModelProto, graph: ImportedGraph, inputs: Any, ste
         assert (off > step / 2).mean() <= 0.01
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("operators", [False, True], ids=["QDQ", "operators"])
 @pytest.mark.parametrize("per_channel", [False, True])
 @pytest.mark.parametrize("signed", [False, True])

@@ -38,6 +38,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "gte* * constants/hf*",
         "helium * constants/hf*",
         "hyperclovax * constants/hf*",
+        "lfm3 * constants/hf*",
         "ministral * constants/hf*",
         "mpnet * constants/hf*",
         "nanochat * constants/hf*",

@@ -179,6 +179,7 @@ def test_little_is_left_to_the_codec(encoding: E) -> None:
     np.testing.assert_array_equal(records, quantize(values, encoding))
 
 
+@pytest.mark.sampled
 @each_encoding
 @pytest.mark.parametrize("blocks", [0, 1, 15, 16, 17, 331])
 def test_any_number_of_blocks(encoding: E, blocks: int) -> None:
@@ -198,6 +199,7 @@ def test_arrays_that_lie_anywhere(encoding: E) -> None:
         np.testing.assert_array_equal(actual, expected)
 
 
+@pytest.mark.sampled
 @each_encoding
 @given(data=st.data())
 @settings(max_examples=examples(20, 200), deadline=None)
@@ -224,6 +226,7 @@ def test_what_cannot_be_written_is_refused(encoding: E, number: float, place: in
     assert str(caught.value) == str(expected.value)
 
 
+@pytest.mark.sampled
 @each_encoding
 @pytest.mark.parametrize("cpu", ["znver4", "x86-64-v3", "x86-64", "neoverse-n1"])
 def test_no_product_is_contracted_with_a_sum(encoding: E, cpu: str) -> None:
