@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,13 +23,18 @@ def computed(family: str) -> list[Row]:
     return [row for row in rows(family) if row.expected is not None]
 
 
+def with_text(row: Row, **changed: object) -> Row:
+    """The row with other keys in the table of its language model."""
+    text = {**row.config["text_config"], **changed}
+    return replace(row, config={**row.config, "text_config": text})
+
+
 def usual(row: Row) -> Row:
     """The row with an activation and rotary positions that GGUF has for each of the families."""
-    text = row.config["text_config"]
     kept = ("rope_theta", "mrope_section", "partial_rotary_factor")
-    table = {key: one for key, one in text["rope_parameters"].items() if key in kept}
-    text |= {"hidden_act": "silu", "rope_parameters": {"rope_type": "default", **table}}
-    return row
+    rotary = row.config["text_config"]["rope_parameters"]
+    table = {"rope_type": "default", **{key: rotary[key] for key in kept if key in rotary}}
+    return with_text(row, hidden_act="silu", rope_parameters=table)
 
 
 @pytest.mark.parametrize("family", PLAIN)
@@ -61,7 +67,10 @@ def test_keys_mean_the_same_where_they_are_written(family: str, tmp_path: Path) 
 def test_sections_decide_nothing(tmp_path: Path) -> None:
     row = computed("glm4v")[0]
     table = row.config["text_config"]["rope_parameters"]
+    other = with_text(row, rope_parameters={**table, "mrope_section": table["mrope_section"][::-1]})
     ids = np.arange(3, 9)[None]
-    expected = logits(Files(tmp_path / "a").checkpoint(row).path, ids)
-    table["mrope_section"] = table["mrope_section"][::-1]
-    np.testing.assert_array_equal(logits(Files(tmp_path / "b").checkpoint(row).path, ids), expected)
+    found = [
+        logits(Files(tmp_path / name).checkpoint(each).path, ids)
+        for name, each in (("one", row), ("other", other))
+    ]
+    np.testing.assert_array_equal(*found)
