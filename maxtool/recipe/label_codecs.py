@@ -9,6 +9,7 @@ from maxtool.recipe.activation_codecs import NAMES, named, spelled
 from maxtool.recipe.codec_type import NUMBER, Codec, Raws, Unspellable
 from maxtool.recipe.expressions import Values
 
+SPELLED = spelled(NAMES)
 UNNAMED = ("LABEL_0", "LABEL_1")
 """Names of two classes that transformers gives where there are none; llama.cpp leaves them out."""
 
@@ -40,7 +41,7 @@ def _read_activation(raws: Raws, values: Values) -> Any:  # noqa: ANN401 - the f
 
 
 def _write_activation(value: str | None, _values: Values) -> Raws:
-    return (spelled(NAMES).get(value, value) if value else None,)
+    return (SPELLED.get(value, value) if value else None,)
 
 
 def _write_gelu(value: str | None, _values: Values) -> Raws:

@@ -53,6 +53,10 @@ class Sampling:
             raise BadUsage("; ".join(wrong))
 
 
+NOT_FINITE = "the model's logits are not finite numbers"
+BARRED = "no token may be written here: a schema, or the model's list, bars each"
+
+
 class TokenSampler:
     """Sampler of tokens, one after the other."""
 
@@ -76,10 +80,8 @@ class TokenSampler:
 
     def _pick(self, logits: Array) -> int:
         best = int(logits.argmax())
-        if logits[best] == -math.inf:
-            raise RunError("no token may be written here: a schema, or the model's list, bars each")
         if not math.isfinite(logits[best]):
-            raise RunError("the model's logits are not finite numbers")
+            raise RunError(BARRED if logits[best] == -math.inf else NOT_FINITE)
         if self.sampling.temperature == 0:
             return best
         tokens, shares = distribution(logits, self.sampling)
