@@ -14,7 +14,7 @@ from .cuda_runtime import STREAM, TO_HOST, WITHIN, Event, Pinned
 from .errors import RunError
 from .memory import Array, nbytes_of
 from .processor import Compiled, State
-from .sampling import Sampling
+from .sampling import NOT_FINITE, Sampling
 
 SLOTS = 2  # tokens on their way to the host: the one that is read, and the one being made
 WORTH_RECORDING = 4  # steps that are still to come
@@ -79,7 +79,7 @@ class CudaDecoder:
         self._read += 1
         token = int(self._tokens[slot])
         if token < 0:
-            raise RunError("the model's logits are not finite numbers")
+            raise RunError(NOT_FINITE)
         return token
 
     def _advance(self, more: int) -> None:
