@@ -18,7 +18,7 @@ from maxtool.recipe.keys import Keys
 from maxtool.recipe.name_patterns import is_among, renamed
 from maxtool.recipe.parse import matches, parse
 from maxtool.recipe.problems import Problems, Table
-from maxtool.recipe.recipe_files import RECIPE_SUFFIX, recipe_file, recipe_names
+from maxtool.recipe.recipe_files import RECIPE_SUFFIX, is_shipped, recipe_file, recipe_names
 from maxtool.recipe.schema import KINDS, Dialect, Match, Recipe, Source
 from maxtool.recipe.unsupported_kinds import lacking
 from maxtool.weights import Checkpoint, TensorInfo
@@ -52,7 +52,8 @@ def files_of(recipe: Recipe) -> tuple[Path, ...]:
     """The file of a recipe, then those that it extends, the nearest first, each once."""
     files = [recipe.file]
     for file in files:
-        named = [_file(name) for name in bases(_parse_toml(file))]
+        tables = _toml(file) if is_shipped(file) else _parse_toml(file)
+        named = [_file(name) for name in bases(tables)]
         files += [base for base in named if base not in files]
     return tuple(files)
 

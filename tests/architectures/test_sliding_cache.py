@@ -78,6 +78,7 @@ def test_layers_that_have_no_keys_of_their_own(window: int) -> None:
             np.testing.assert_allclose(logits, whole[:, at - 1], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.explored
 def test_a_text_read_in_parts_with_a_cache_in_blocks() -> None:
     """Sums in another order round a number of a key to another step here and there.
 

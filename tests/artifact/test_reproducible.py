@@ -135,7 +135,7 @@ def test_many_recipes(data: Path, tmp_path: Path, request: pytest.FixtureRequest
     compare("cpu:x86-64-v3", sources, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.explored
 @pytest.mark.skipif(find_spec("nvidia.cu13") is None, reason="needs the extra cuda")
 def test_gpus(data: Path, tmp_path: Path) -> None:
     sources = [data / name for name in ("tiny-llama", "tiny-qwen3-moe", "tiny-bert")]

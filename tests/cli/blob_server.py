@@ -69,6 +69,7 @@ def serving() -> Iterator[Blobs]:
 class _Handler(BaseHTTPRequestHandler):
     held: Blobs
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""

@@ -70,7 +70,7 @@ def test_what_is_compiled_computes_the_same(name: str, tmp_path: Path) -> None:
 @same_suite
 @pytest.mark.slow
 @pytest.mark.usefixtures("unoptimised")
-@pytest.mark.parametrize("part", sampled(range(PARTS), share=4))
+@pytest.mark.parametrize("part", sampled(range(PARTS), share=8))
 def test_all_cases_that_pass_are_compiled_alike(part: int, tmp_path: Path) -> None:
     """Bodies of functions are left out: the operators in them are compiled by themselves."""
     passing = [name for name, (_, ours, _) in RECORD["cases"].items() if ours == "passed"]

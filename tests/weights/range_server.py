@@ -26,6 +26,8 @@ class Server(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    # Of more connections at once than wait to be accepted, some are tried again a second later.
+    request_queue_size = 64
 
     def __init__(self, root: Path, answer: Answer) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -44,6 +46,8 @@ class Server(ThreadingHTTPServer):
 class Handler(BaseHTTPRequestHandler):
     server: Server
     protocol_version = "HTTP/1.1"
+    # A body would wait some 40 milliseconds for the client to confirm the headers.
+    disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
         self.server.asked.append((self.path, dict(self.headers)))

@@ -76,6 +76,7 @@ def importances(shape: tuple[int, ...]) -> np.ndarray:
     return np.where(generator.random(shape) < 0.1, np.float32(0), sizes)
 
 
+@pytest.mark.sampled
 @each_encoding
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("name", list(samples()))
@@ -124,6 +125,7 @@ def test_importance_of_any_size(encoding: E, number: float) -> None:
     np.testing.assert_array_equal(actual, expected)
 
 
+@pytest.mark.sampled
 @each_weighed
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_importance_of_several_matrices(encoding: E, dtype: str) -> None:
@@ -133,6 +135,7 @@ def test_importance_of_several_matrices(encoding: E, dtype: str) -> None:
     np.testing.assert_array_equal(actual, expected)
 
 
+@pytest.mark.sampled
 @each_weighed
 @given(data=st.data())
 @settings(max_examples=examples(10, 100), deadline=None)
@@ -159,6 +162,7 @@ def test_what_searches_for_nothing_takes_no_notice_of_importance() -> None:
     np.testing.assert_array_equal(actual, expected)
 
 
+@pytest.mark.sampled
 @each_encoding
 @pytest.mark.parametrize("cpu", list(SMALLER))
 def test_bytes_on_other_cpus(encoding: E, cpu: str) -> None:
@@ -235,6 +239,7 @@ def test_no_product_is_contracted_with_a_sum(encoding: E, cpu: str) -> None:
     assert not CONTRACTED.search(assembly(target, kernel))
 
 
+@pytest.mark.sampled
 @each_weighed
 @pytest.mark.parametrize("cpu", ["x86-64-v3", "neoverse-n1"])
 def test_no_product_is_contracted_where_errors_are_weighed(encoding: E, cpu: str) -> None:
