@@ -219,8 +219,9 @@ def _run(task: AttentionTask, parts: b.Expr, part: b.Expr) -> None:
         base = b.index(begin + (start + block) * KEYS)
         count = b.index(b.least(end - base, KEYS))
         task.keys.copy((task.cache, task.head), base, count)
+        following = task.cache, task.head, b.index(base + KEYS)
         with T.serial(task.groups) as group:
-            task.keys.score(task.queries, b.index(group * TILE_ROWS), task.scores)
+            task.keys.score(task.queries, b.index(group * TILE_ROWS), task.scores, following)
         with T.serial(task.rows) as r:
             task.softmax_row(r, base)
         with T.serial(task.groups) as group:

@@ -245,11 +245,15 @@ class AttentionTask:
     ) -> None:
         """Add the values of some keys; ``hides`` is whether there are rows that do not see them.
 
+        Those as far in the next block are fetched into the cache meanwhile.
+
         To such a row a value is not added, as 0 times NaN or infinity were NaN.
         """
         with T.serial(b.greatest(keys[1] - keys[0], 0)) as step:
             i = b.index(keys[0] + step)
             source = self.cache, self.head, b.index(base + i)
+            following = self.cache, self.head, b.index(base + KEYS + i), pieces[0][0]
+            self.kernel.v.prefetch(following, sum(width for _, width in pieces))
             values = [b.let(self.kernel.v.vector((*source, at), n)) for at, n in pieces]
             for r in range(TILE_ROWS):
                 weight = b.let(self.scores[row + r, i])

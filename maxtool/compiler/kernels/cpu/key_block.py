@@ -28,8 +28,12 @@ class KeyBlock(Protocol):
         ``source`` are the row of the cache and the head, ``base`` is the first key of ``count``.
         """
 
-    def score(self, queries: b.Buffer, row: b.Expr, scores: b.Buffer) -> None:
-        """Write scores ``[ROWS, KEYS]`` of a register tile of rows with every key of the block."""
+    def score(self, queries: b.Buffer, row: b.Expr, scores: b.Buffer, following: b.Indices) -> None:
+        """Write scores ``[ROWS, KEYS]`` of a register tile of rows with every key of the block.
+
+        Fetch the next block into the cache meanwhile: ``following`` are the row of the cache, the
+        head and the first key. Fetched all at once it would have to be waited for.
+        """
 
 
 def vectors(tile: RegisterTile) -> int:
@@ -68,7 +72,6 @@ class FloatKeys:
 
         def whole() -> None:
             with T.serial(self._head_dim) as d:
-                self.cached.prefetch((*source, d, base + KEYS), KEYS)  # of the next block
                 for offset, width in b.widths(KEYS, self.tile.width):
                     self._copy_one(source, base, d, offset, width)
 
@@ -93,14 +96,16 @@ class FloatKeys:
         value = self.cached.vector((*source, d, base + offset), width)
         b.store(self.buffer, value, (d, offset), width)
 
-    def score(self, queries: b.Buffer, row: b.Expr, scores: b.Buffer) -> None:
+    def score(self, queries: b.Buffer, row: b.Expr, scores: b.Buffer, following: b.Indices) -> None:
         """Multiply a register tile of rows with the block."""
+        *source, next_key = following
         columns = vectors(self.tile) * self.tile.width
         with T.serial(b.integer(KEYS // columns)) as part:
             start = b.index(part * columns)
             sums = b.Registers(TILE_ROWS, columns, self.tile.width)
             sums.clear()
             with T.serial(self._head_dim) as d:
+                self.cached.prefetch((*source, d, next_key + start), columns)
                 keys = [b.let(b.load(self.buffer, (d, start + at), n)) for at, n in sums.pieces]
                 for r in range(TILE_ROWS):
                     query = b.let(b.splat(queries[row + r, d], self.tile.width))

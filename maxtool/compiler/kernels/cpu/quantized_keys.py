@@ -84,7 +84,6 @@ class QuantizedKeys:
                     self._copy_scales(source, base, block, at, self.dot.lanes)
                 with T.serial(b.integer(BLOCK // GROUP)) as i:
                     group = b.index(block * (BLOCK // GROUP) + i)
-                    self.cached.prefetch((*source, group, base + KEYS), KEYS)  # of the next block
                     for at in range(0, KEYS, self.dot.lanes):
                         self._copy_words(source, base, group, at, self.dot.lanes)
 
@@ -127,14 +126,24 @@ class QuantizedKeys:
             words = words ^ b.splat(b.int32(SIGNS), width)
         b.store(self.words, words, (group, offset), width)
 
-    def score(self, queries: b.Buffer, row: b.Expr, scores: b.Buffer) -> None:  # noqa: ARG002
+    def score(
+        self,
+        queries: b.Buffer,  # noqa: ARG002
+        row: b.Expr,
+        scores: b.Buffer,
+        following: b.Indices,
+    ) -> None:
         """Multiply a register tile of rows with the block."""
+        *source, next_key = following
         lanes, columns = self.dot.lanes, self.vectors * self.dot.lanes
         with T.serial(b.integer(KEYS // columns)) as part:
             start = b.index(part * columns)
             sums = b.Registers(TILE_ROWS, columns, lanes)
             sums.clear()
             with T.serial(self._blocks) as block:
+                for group in range(BLOCK // GROUP):
+                    place = *source, block * (BLOCK // GROUP) + group, next_key + start
+                    self.cached.prefetch(place, columns)
                 self._add_block(sums, row, block, start)
             for r, offset, width in sums.places:
                 b.store(scores, sums.get(r, offset, width), (row + r, start + offset), width)
