@@ -122,13 +122,13 @@ def load_weight(buffer: Buffer, index: Sequence[Index], width: int, dtype: str) 
     return T.reinterpret(vector_type("float32", width), shifted)
 
 
-def prefetch(buffer: Buffer, index: Sequence[Index]) -> None:
-    """Fetch the cache line of an element, which need not exist, into the second cache.
+def prefetch(buffer: Buffer, index: Sequence[Index], level: int = 2) -> None:
+    """Fetch the cache line of an element, which need not exist, into a level of the cache.
 
     Rows whose distance is a power of two share their places in the first one.
     """
     address = T.address_of(buffer[tuple(index)])
-    is_write, locality, is_data = int32(0), int32(2), int32(1)
+    is_write, locality, is_data = int32(0), int32(4 - level), int32(1)
     T.evaluate(tirx.call_intrin("void", "tirx.prefetch", address, is_write, locality, is_data))
 
 

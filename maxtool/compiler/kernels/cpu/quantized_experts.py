@@ -94,7 +94,7 @@ class _QuantizedTasks:
 
         def single() -> None:
             choice = b.index(self.chunks.order[start])
-            result.row_blocks(self.single, self.source(choice), [block], choice)
+            result.row_block(self.single, self.source(choice), block, choice)
 
         def many() -> None:
             first, count = b.index(self.chunks.tile[c]), b.index(b.ceildiv(rows, self.tiles.rows))

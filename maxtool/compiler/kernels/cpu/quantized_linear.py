@@ -38,14 +38,6 @@ WIDE_LOW_TILES = 4
 # Quantized rows, the first of their tiles to take, and how many.
 Tiles: TypeAlias = tuple[QuantizedRows, b.Expr, b.Expr]
 
-# Column blocks that a task for one row reads side by side, if units have so few scales that the
-# sums for each fit the registers twice; more of them where a vector is as wide as a column block,
-# and there are so many tasks that threads get about as many.
-STREAMS = 2
-MORE_STREAMS = 4
-FEW_PARTS = 2
-MANY_TASKS = 32
-
 
 @dataclass(frozen=True, slots=True)
 class QuantizedResult:
@@ -59,34 +51,13 @@ class QuantizedResult:
         """The first matrix, whose sizes are those of all."""
         return self.matrices[0]
 
-    @property
-    def has_streams(self) -> bool:
-        """Return whether a task for one row may read column blocks side by side."""
-        layouts = {matrix.layout.encoding: matrix.layout for matrix in self.matrices}
-        return len(layouts) == 1 and self.first.layout.parts <= FEW_PARTS
-
-    def step(self, streams: int) -> int:
-        """Column blocks of the result that a task for one row computes."""
-        return max(1, streams // len(self.matrices)) if self.has_streams else 1
-
-    def tasks(self, streams: int) -> b.Expr:
-        """Tasks for one row."""
-        return b.ceildiv(self.first.blocks, self.step(streams))
-
-    def row_blocks(
-        self, rows: QuantizedRows, tile: b.Expr, blocks: Sequence[b.Expr], target: b.Expr
-    ) -> None:
-        """A tile of one row times column blocks of all matrices, into a row of the result."""
-        pairs = [(matrix, block) for block in blocks for matrix in self.matrices]
-        together = len(pairs) if self.has_streams else 1
-        sums: list[Sums] = []
-        for at in range(0, len(pairs), together):
-            own = pairs[at : at + together]
-            buffer = one_row_sums(rows.of(own[0][0].layout), tile, own)
-            sums += [(buffer, (stream,)) for stream in range(len(own))]
-        count = len(self.matrices)
-        for number, block in enumerate(blocks):
-            self._store(sums[number * count : (number + 1) * count], block, target)
+    def row_block(self, rows: QuantizedRows, tile: b.Expr, block: b.Expr, target: b.Expr) -> None:
+        """A tile of one row times a column block of all matrices, into a row of the result."""
+        sums: list[Sums] = [
+            (one_row_sums(rows.of(matrix.layout), tile, matrix, block), (b.integer(0),))
+            for matrix in self.matrices
+        ]
+        self._store(sums, block, target)
 
     def tiles_block(
         self,
@@ -140,36 +111,15 @@ class _Products:
         b.either(self.x.shape[0] == 1, self.one_row, self.several_rows)
 
     def one_row(self) -> None:
-        """A few column blocks a task, whose weights are streams that the CPU fetches ahead."""
+        """A column block a task, whose weights are fetched ahead."""
         first, k = b.integer(0), self.x.shape[1]
         row = QuantizedRows(self.machine, self.layouts, (b.integer(1), k), 1)
         row.quantize(self.x, first, [(first,)])
-        if self.machine.narrow.lanes < COLUMNS or not any(
-            each.has_streams for each in self.results
-        ):
-            self.row_tasks(row, STREAMS)
-            return
-        tasks = sum((each.tasks(MORE_STREAMS) for each in self.results), start=first)
-        b.either(
-            tasks < MANY_TASKS,
-            lambda: self.row_tasks(row, STREAMS),
-            lambda: self.row_tasks(row, MORE_STREAMS),
-        )
 
-    def row_tasks(self, row: QuantizedRows, streams: int) -> None:
-        """All column blocks for one row, so many of them side by side."""
-        first = b.integer(0)
-        strides = [T.Bind(each.tasks(streams)) for each in self.results]
+        def multiply(number: int, block: b.Expr) -> None:
+            self.results[number].row_block(row, first, block, first)
 
-        def blocks(number: int, i: b.Expr) -> None:
-            result, stride = self.results[number], strides[number]
-            last, count = result.first.blocks - 1, result.step(streams)
-            these = [b.index(b.least(i + at * stride, last)) for at in range(count)]
-            result.row_blocks(row, first, these, first)
-
-        # Where there are so many tasks that more are read, they are worth all threads.
-        work = None if streams == MORE_STREAMS else streams * COLUMNS * self.x.shape[1]
-        each_task(strides, blocks, work)
+        each_task([result.first.blocks for result in self.results], multiply, COLUMNS * k)
 
     def several_rows(self) -> None:
         """Products by low tiles of a few rows, or by tiles that share a panel."""

@@ -146,25 +146,21 @@ def _multiply_tile(
 
 
 def one_row_sums(
-    row: Activations, tile: b.Expr, blocks: Sequence[tuple[QuantizedMatrix, b.Expr]]
+    row: Activations, tile: b.Expr, matrix: QuantizedMatrix, block: b.Expr
 ) -> b.Buffer:
-    """Sums of a tile of one row times column blocks side by side, of matrices of one layout."""
-    sums = b.scratch((len(blocks), COLUMNS))
-    subroutines.call(_multiply_row, [sums], row, tile, blocks)
+    """Sums of a tile of one row times a column block."""
+    sums = b.scratch((1, COLUMNS))
+    subroutines.call(_multiply_row, [sums], matrix, row, tile, block)
     return sums
 
 
 def _multiply_row(
-    result: b.Buffer,
-    row: Activations,
-    tile: b.Expr,
-    blocks: Sequence[tuple[QuantizedMatrix, b.Expr]],
+    result: b.Buffer, matrix: QuantizedMatrix, row: Activations, tile: b.Expr, block: b.Expr
 ) -> None:
-    """Write the sums of a tile of one row times column blocks."""
-    matrix, _ = blocks[0]
-    sums = b.Registers(len(blocks), COLUMNS, matrix.dot.lanes)
+    """Write the sums of a tile of one row times a column block."""
+    sums = b.Registers(1, COLUMNS, matrix.dot.lanes)
     sums.clear()
     with T.serial(matrix.spans) as span:
-        columns = [column for own, block in blocks for column in own.columns(block, span)]
-        matrix.unpacking(row, tile, span, columns).add_unpacking(sums)
+        columns = matrix.columns(block, span)
+        matrix.unpacking(row, tile, span, columns).add_unpacking(sums, fetches=True)
     sums.copy_to(result)

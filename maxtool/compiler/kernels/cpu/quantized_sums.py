@@ -15,6 +15,7 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import quantized_weights as weights
+from maxtool.compiler.kernels.cpu.cached_rows import LINE
 from maxtool.compiler.kernels.cpu.integer_dot import Dot, IntegerDot
 from maxtool.compiler.kernels.cpu.quantized_activations import Activations
 from maxtool.compiler.kernels.cpu.quantized_weights import Column, Part
@@ -22,6 +23,9 @@ from maxtool.compiler.kernels.cpu.tile_dot import TileDot
 from maxtool.compiler.quantized_layout import COLUMNS, GROUP, RecordLayout
 
 AnyDot = TypeVar("AnyDot", bound=Dot)
+
+# Bytes between what is read and what is fetched for later: 4 to 8 KiB are as good.
+AHEAD = 6 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +50,37 @@ class _Record(Generic[AnyDot]):
 class Span(_Record[IntegerDot]):
     """One whose products are added in vectors."""
 
-    def add_unpacking(self, sums: b.Registers) -> None:
-        """Add the record's terms, unpacked one unit after the other."""
+    def add_unpacking(self, sums: b.Registers, *, fetches: bool = False) -> None:
+        """Add the record's terms, unpacked one unit after the other.
+
+        With ``fetches``, what will be read a little later is fetched meanwhile.
+        """
         layout, dot = self.layout, self.dot
         total = _Scaled(self)
         with T.serial(b.integer(layout.units)) as unit:
             parts = [_Sums(self, Part(layout, unit, number)) for number in range(layout.parts)]
             missing = [layout.terms // GROUP] * layout.parts
             first = b.index((self.span * layout.units + unit) * (layout.unit // GROUP))
-            for group, quants in weights.groups_of(layout, dot, self.columns, unit):
+            steps = weights.groups_of(layout, dot, self.columns, unit)
+            for step, (group, quants) in enumerate(steps):
+                if fetches:
+                    self._fetch(unit, step)
                 number = group * GROUP // layout.terms
                 parts[number].add(b.index(first + group), quants)
                 missing[number] -= 1
                 if not missing[number]:
                     total.add(parts[number])
         total.finish(sums)
+
+    def _fetch(self, unit: b.Expr, step: int) -> None:
+        """Fetch a step's share of the bytes of a unit, ahead, in the order of their addresses.
+
+        Fields and units are read in another order, of which the processor makes nothing.
+        """
+        lines = -(-self.layout.nbytes // (LINE * self.layout.units))
+        steps = self.layout.unit // GROUP
+        for line in range(step * lines // steps, (step + 1) * lines // steps):
+            self.columns[0].fetch(b.index((unit * lines + line) * LINE + AHEAD))
 
     def add_panel(self, sums: b.Registers, panel: b.Buffer) -> None:
         """Add the record's terms, unpacked before."""

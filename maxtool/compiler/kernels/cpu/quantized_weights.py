@@ -44,6 +44,10 @@ class Column:
         value = b.load(self.w, (*self.record, offset + self.first * size), self.count * size)
         return T.reinterpret(b.vector_type(dtype, self.count * size // _bytes(dtype)), value)
 
+    def fetch(self, offset: b.Index) -> None:
+        """Fetch a cache line of this record, or of one behind it, which need not exist."""
+        b.prefetch(self.w, (*self.record, offset), level=1)
+
 
 def _bytes(dtype: str) -> int:
     return {"uint8": 1, "int8": 1, "float16": 2}[dtype]
