@@ -136,8 +136,11 @@ class RecordLayout:
 
     @property
     def is_quickly_unpacked(self) -> bool:
-        """Return whether quants lie in whole bytes or halves, which takes two operations."""
-        return len(self.planes) == 1 and self.planes[0].bits >= 4
+        """Return whether quants lie in whole bytes or halves, which takes two operations.
+
+        Codes take more, as they are looked up.
+        """
+        return len(self.planes) == 1 and self.planes[0].bits >= 4 and self.values is None
 
     @property
     def unit(self) -> int:

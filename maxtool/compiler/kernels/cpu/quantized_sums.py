@@ -45,6 +45,14 @@ class _Record(Generic[AnyDot]):
         """``(row, vector of columns)`` of all sums."""
         return [(r, v) for r in range(self.rows.rows) for v in range(len(self.columns))]
 
+    def place_of(self, part: Part) -> b.Expr:
+        """The number of terms that share a scale, among all of a row."""
+        return b.index(self.span * (self.layout.span // self.layout.terms) + part.place)
+
+    def row_sum(self, place: b.Expr, r: int) -> b.Expr:
+        """The sum of a row's quants of such terms."""
+        return self.rows.sums[self.tile, place, r]
+
 
 @dataclass(frozen=True, slots=True)
 class Span(_Record[IntegerDot]):
@@ -121,9 +129,8 @@ class _PartSums(ABC):
     """Integer sums of the terms of a record that share a scale."""
 
     def __init__(self, span: _Record[Any], part: Part) -> None:
-        layout = span.layout
         self.span, self.part = span, part
-        self.place = b.index(span.span * (layout.span // layout.terms) + part.place)
+        self.place = span.place_of(part)
 
     @abstractmethod
     def integers(self, r: int, v: int) -> b.Expr:
@@ -139,7 +146,7 @@ class _PartSums(ABC):
 
     def row_sum(self, r: int) -> b.Expr:
         """The sum of a row's quants."""
-        return self.span.rows.sums[self.span.tile, self.place, r]
+        return self.span.row_sum(self.place, r)
 
 
 class _TileSums(_PartSums):
@@ -223,53 +230,64 @@ class _Scaled:
     def __init__(self, span: _Record[Any]) -> None:
         self.span, self.layout = span, span.layout
         self.lanes = span.dot.lanes
-        shape = (span.rows.rows, len(span.columns), self.lanes)
-        self.products = b.scratch(shape)
-        self.minima = b.scratch(shape) if self.layout.has("dmin") else None
-        for r, v in span.places:
-            for buffer in (self.products, self.minima):
-                if buffer is not None:
-                    b.store(buffer, b.splat(0.0, self.lanes), (r, v, 0), self.lanes)
+        self.products = self._zeros()
+
+    def _zeros(self) -> b.Buffer:
+        zeros = b.scratch((self.span.rows.rows, len(self.span.columns), self.lanes))
+        for r, v in self.span.places:
+            b.store(zeros, b.splat(0.0, self.lanes), (r, v, 0), self.lanes)
+        return zeros
 
     def add(self, sums: _PartSums) -> None:
         """Add the terms that share a scale."""
-        columns = self.span.columns
-        scales = [sums.part.scale(column) for column in columns]
-        minima = [sums.part.minimum(column) for column in columns]
+        scales = [sums.part.scale(column) for column in self.span.columns]
         for r, v in self.span.places:
             value = sums.total(r, v)
             self._add(self.products, r, v, value if scales[v] is None else value * scales[v])
-            if self.minima is not None:
-                total = b.splat(sums.row_sum(r), self.lanes)
-                self._add(self.minima, r, v, total * minima[v])
         self.last = sums
 
     def _add(self, buffer: b.Buffer, r: int, v: int, value: b.Expr) -> None:
         b.store(buffer, b.load(buffer, (r, v, 0), self.lanes) + value, (r, v, 0), self.lanes)
 
     def finish(self, sums: b.Registers) -> None:
-        """Multiply by the scales of both sides, and add to sums [rows or streams, columns]."""
-        columns, rows = self.span.columns, self.span.rows
-        scales = [b.let(weights.scale(self.layout, column)) for column in columns]
-        least = self._least()
-        for r, v in self.span.places:
-            value = b.load(self.products, (r, v, 0), self.lanes) * scales[v]
-            if least is not None:
-                value = value + least[v] * self._of_minima(r, v)
-            scale = b.splat(rows.scales[self.span.tile, self.span.span, r], self.lanes)
-            row, offset = divmod(r * len(columns) * self.lanes + v * self.lanes, COLUMNS)
-            sums.add(row, offset, self.lanes, value * scale)
+        """Multiply by the scales of both sides, and add to sums [rows, columns]."""
+        scales = [b.let(weights.scale(self.layout, column)) for column in self.span.columns]
+        self._add_to(sums, self.products, scales)
+        if self.layout.has("m"):
+            self._add_to(sums, None, self._halves("m", 1.0))
+        if self.layout.has("dmin"):
+            self._add_to(sums, self._minima(), self._halves("dmin", -1.0))
 
-    def _least(self) -> list[b.Expr] | None:
-        """Factors of the minima, or of the sums of rows."""
-        names = [name for name in ("m", "dmin") if self.layout.has(name)]
-        if not names:
-            return None
-        sign = 1.0 if names[0] == "m" else -1.0
-        each = (weights.half(self.layout, column, names[0]) for column in self.span.columns)
+    def _halves(self, name: str, sign: float) -> list[b.Expr]:
+        """Factors of minima, or of the sums of rows."""
+        each = (weights.half(self.layout, column, name) for column in self.span.columns)
         return [b.let(value * b.splat(sign, self.lanes)) for value in each]
 
-    def _of_minima(self, r: int, v: int) -> b.Expr:
-        if self.minima is None:
-            return b.splat(self.last.row_sum(r), self.lanes)
-        return b.load(self.minima, (r, v, 0), self.lanes)
+    def _minima(self) -> b.Buffer:
+        """Sums of rows times minima, one term for each scale.
+
+        They follow the products, as the registers do not hold both.
+        """
+        layout, minima = self.layout, self._zeros()
+        with T.serial(b.integer(layout.units)) as unit, T.serial(b.integer(layout.parts)) as number:
+            part = Part(layout, unit, number)
+            place = self.span.place_of(part)
+            each = [part.minimum(column) for column in self.span.columns]
+            for r, v in self.span.places:
+                total = b.splat(self.span.row_sum(place, r), self.lanes)
+                self._add(minima, r, v, total * each[v])
+        return minima
+
+    def _add_to(
+        self, sums: b.Registers, buffer: b.Buffer | None, factors: Sequence[b.Expr]
+    ) -> None:
+        """Add what is in a buffer, or else the sums of the rows, times factors of columns."""
+        columns, rows = self.span.columns, self.span.rows
+        for r, v in self.span.places:
+            if buffer is None:
+                value = b.splat(self.last.row_sum(r), self.lanes)
+            else:
+                value = b.load(buffer, (r, v, 0), self.lanes)
+            scale = b.splat(rows.scales[self.span.tile, self.span.span, r], self.lanes)
+            row, offset = divmod(r * len(columns) * self.lanes + v * self.lanes, COLUMNS)
+            sums.add(row, offset, self.lanes, value * factors[v] * scale)
