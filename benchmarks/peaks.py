@@ -91,7 +91,7 @@ def cell(work: Work, peaks: dict[str, Work], seconds: float) -> str:
 
 
 def rate(work: Work) -> float:
-    """What a kernel does in a second, from some calls."""
+    """Bytes or operations of a kernel in a second, from some calls."""
     began, count, elapsed = time.perf_counter(), 0, 0.0
     while elapsed < TURN:
         work.call()
@@ -100,7 +100,7 @@ def rate(work: Work) -> float:
 
 
 def works(name: str) -> Iterator[Work]:
-    """What is measured of weights of a type, or of a cache."""
+    """Measurements of weights of a type, or of a cache."""
     kind, _, dtype = name.rpartition(" ")
     if kind:
         yield of_cache(FLOATS[dtype])
@@ -160,7 +160,7 @@ def of_cache(dtype: str) -> Work:
 
 
 def parse() -> argparse.Namespace:
-    """What was asked for on the command line; threads are set before a kernel runs."""
+    """Read the command line; threads are set before a kernel runs."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

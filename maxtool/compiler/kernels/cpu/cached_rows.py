@@ -8,11 +8,11 @@ import numpy as np
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu.fetch_ahead import LINE
 from maxtool.compiler.kernels.cpu.quantize_q8_0 import BLOCK
 
 # The type of values in blocks of Q8_0. Keys are int32, four of their elements each.
 QUANTS, WORDS = "int8", "int32"
-LINE = 64  # bytes of a cache line
 
 
 @dataclass(frozen=True, slots=True)

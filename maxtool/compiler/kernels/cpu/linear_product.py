@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+import numpy as np
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.cpu_target import RegisterTile
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import subroutines
 from maxtool.compiler.kernels.cpu.epilogue import Sums
+from maxtool.compiler.kernels.cpu.fetch_ahead import AHEAD, LINE
 from maxtool.compiler.kernels.cpu.float_dot import FloatDot
 
 # Terms of the inner product, or pairs of them, summed before the sums leave the registers: the
@@ -89,21 +91,21 @@ class LinearKernel:
         return self.tile.nr, self.tile.width
 
     def row_sums(self, j: b.Expr, source: b.Expr) -> Sums:
-        """One row of x times one column block.
+        """One row of x times one column block, whose weights are fetched ahead.
 
-        Several stretches of k at once: their sums do not wait for each other, and their weights are
-        streams that the CPU fetches ahead side by side: 12 to 15 percent faster from memory than
-        one stream.
+        Several steps at once, as their sums do not wait for each other.
         """
         steps = max(1, CHAINS // self.vectors)
         sums = b.Registers(steps, self.tile.nr, self.tile.width)
         sums.clear()
         whole = T.Bind(b.quotient(self.k, self.dot.terms))
-        stretch = T.Bind(b.quotient(whole, steps))
-        with T.serial(stretch) as i:
-            for step in range(steps):
-                self._add_terms(sums, (j, step), source, b.index(step * stretch + i))
-        with T.serial(steps * stretch, whole) as i:
+        rounds = T.Bind(b.quotient(whole, steps))
+        with T.serial(rounds) as i:
+            for chain in range(steps):
+                step = b.index(i * steps + chain)
+                self._fetch_ahead(j, step)
+                self._add_terms(sums, (j, chain), source, step)
+        with T.serial(steps * rounds, whole) as i:
             self._add_terms(sums, (j, 0), source, i)
         if self.dot.terms > 1:
             with b.when(whole * self.dot.terms < self.k):
@@ -115,6 +117,13 @@ class LinearKernel:
                 total = total + sums.get(step, offset, width)
             b.store(finished, total, (offset,), width)
         return finished, ()
+
+    def _fetch_ahead(self, j: b.Expr, step: b.Expr) -> None:
+        """Fetch the weights of a step into the first cache, well before they are read."""
+        size = np.dtype(str(self.w.dtype)).itemsize * self.dot.terms  # of a column's
+        later = step + b.integer(AHEAD // (size * self.tile.nr))
+        for offset in range(0, self.tile.nr, LINE // size):
+            b.prefetch(self.w, self.dot.place(*self.expert, j, later, offset), level=1)
 
     def _add_terms(
         self,

@@ -10,7 +10,7 @@ from tvm.tirx.script.builder import ir as T
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import quantized_weights as weights
 from maxtool.compiler.kernels.cpu import subroutines
-from maxtool.compiler.kernels.cpu.cached_rows import LINE
+from maxtool.compiler.kernels.cpu.fetch_ahead import LINE
 from maxtool.compiler.kernels.cpu.integer_dot import Dot, InstructionSet
 from maxtool.compiler.kernels.cpu.quantized_activations import Activations
 from maxtool.compiler.kernels.cpu.quantized_sums import Span, TileSpan

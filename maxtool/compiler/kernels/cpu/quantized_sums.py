@@ -15,7 +15,7 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import quantized_weights as weights
-from maxtool.compiler.kernels.cpu.cached_rows import LINE
+from maxtool.compiler.kernels.cpu.fetch_ahead import AHEAD, LINE
 from maxtool.compiler.kernels.cpu.integer_dot import Dot, IntegerDot
 from maxtool.compiler.kernels.cpu.quantized_activations import Activations
 from maxtool.compiler.kernels.cpu.quantized_weights import Column, Part
@@ -23,9 +23,6 @@ from maxtool.compiler.kernels.cpu.tile_dot import TileDot
 from maxtool.compiler.quantized_layout import COLUMNS, GROUP, RecordLayout
 
 AnyDot = TypeVar("AnyDot", bound=Dot)
-
-# Bytes between what is read and what is fetched for later: 4 to 8 KiB are as good.
-AHEAD = 6 << 10
 
 
 @dataclass(frozen=True, slots=True)
