@@ -77,6 +77,7 @@ def main() -> None:
     names = [*FLOATS, *(encoding.name for encoding in LAYOUTS), "cache F32", "cache F16"]
     for name in (name for name in names if arguments.only in name):
         cells = [cell(work, peaks, arguments.seconds) for work in works(name)]
+        cells += [" | "] * (2 - len(cells))
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
@@ -87,7 +88,8 @@ def cell(work: Work, peaks: dict[str, Work], seconds: float) -> str:
         each.call()
     pairs = [(rate(work), rate(peak)) for _ in range(max(1, round(seconds / TURN)))]
     share = statistics.median(own / most for own, most in pairs)
-    return f"{statistics.median(own for own, _ in pairs) / 1e9:.1f} | {share:.0%} {work.peak}"
+    of_what = "" if work.peak == "read" else f" {work.peak}"
+    return f"{statistics.median(own for own, _ in pairs) / 1e9:.1f} | {share:.0%}{of_what}"
 
 
 def rate(work: Work) -> float:
