@@ -102,7 +102,172 @@ XGLM = "xglm-1.7B"
 GENERAL = {"num_hidden_layers": 24, "hidden_size": 2048, "num_attention_heads": 16}
 ITS_OWN = dict.fromkeys(("num_layers", "d_model", "attention_heads"))
 
+# Sizes that no language model of a kind has by itself.
+SIZES = {
+    "hidden_size": 1536,
+    "intermediate_size": 4608,
+    "num_hidden_layers": 16,
+    "num_attention_heads": 16,
+    "vocab_size": 59392,
+}
+EXPERTS = {
+    "n_routed_experts": 128,
+    "num_experts_per_tok": 8,
+    "moe_intermediate_size": 1408,
+    "n_shared_experts": 1,
+}
+PADDLE = "PaddleOCR-VL without images"
+LFM3 = "LFM3-1.7B"
+
+
+def _rotating(full: Config, sliding: Config) -> Config:
+    """Rotation of LFM3's layers, otherwise than published."""
+    usual = {"partial_rotary_factor": 0.5, "rope_theta": 1e6, "rope_type": "proportional"}
+    windows = {"rope_theta": 10000.0, "rope_type": "default", **sliding}
+    return {"rope_parameters": {"full_attention": usual | full, "sliding_attention": windows}}
+
+
+NOTHING_OF_PADDLE: Config = {
+    **dict.fromkeys(("head_dim", "max_position_embeddings", "num_key_value_heads", "rms_norm_eps")),
+    **dict.fromkeys(("rope_theta", "rope_scaling", "tie_word_embeddings", "use_bias")),
+    **dict.fromkeys(("compression_ratio", "use_3d_rope", "weight_share_add_bias")),
+    **dict.fromkeys(("rope_is_neox_style", "sliding_window")),
+}
+
 DECLARED: tuple[Declared, ...] = (
+    Declared(
+        "GLM-OCR",
+        {"text_config": {"model_type": "glm_ocr_text", **SIZES}},
+        {"context_length": 131072, "n_kv_heads": 8, "head_dim": 96, "rotary_dim": 96}
+        | {"norm_eps": 1e-5, "qkv_bias": False},
+        {
+            "glm4.context_length": 131072,
+            "glm4.attention.head_count_kv": 8,
+            "glm4.attention.key_length": 96,
+            "glm4.attention.value_length": 96,
+        },
+    ),
+    Declared(
+        "GLM-OCR",
+        {"text_config": {"model_type": "glm_ocr_text", **SIZES, "num_nextn_predict_layers": 0}},
+        {"n_layers": 16},
+    ),
+    Declared(
+        "GLM-4.1V-9B-Thinking",
+        {"text_config": {"model_type": "glm4v_text", **SIZES}},
+        {"context_length": 32768, "n_kv_heads": 2, "head_dim": 96, "rotary_dim": 96}
+        | {"norm_eps": 1e-5, "qkv_bias": True},
+        {
+            "glm4.context_length": 32768,
+            "glm4.attention.layer_norm_rms_epsilon": 1e-5,
+            "glm4.attention.key_length": 96,
+            "glm4.attention.value_length": 96,
+            "glm4.rope.dimension_count": 96,
+        },
+    ),
+    Declared(
+        "GLM-4.1V-9B-Thinking",
+        {"text_config": {"model_type": "glm4v_text", **SIZES, "head_dim": 64}},
+        None,
+    ),
+    Declared(
+        "GLM-4.5V",
+        {"text_config": {"model_type": "glm4v_moe_text", **SIZES, **EXPERTS}},
+        {"context_length": 65536, "qkv_bias": True, "qk_norm": "none", "rotary_dim": 48},
+        {"glm4moe.context_length": 65536},
+    ),
+    Declared(
+        "GLM-4.5V",
+        {
+            "text_config": {
+                "model_type": "glm4v_moe_text",
+                **SIZES,
+                **EXPERTS,
+                "video_token_id": 1,
+                "video_start_token_id": 2,
+                "video_end_token_id": 3,
+                "rope_scaling": {"rope_type": "default", "mrope_section": [8, 12, 12]},
+            }
+        },
+        {"qk_norm": "none"},
+    ),
+    Declared(
+        "GLM-4.5V",
+        {"text_config": {"model_type": "glm4v_moe_text", **SIZES, **EXPERTS, "use_qk_norm": True}},
+        None,
+    ),
+    Declared(PADDLE, {"weight_share_add_bias": False}, {"head_dim": 128}),
+    Declared(PADDLE, {"use_3d_rope": False}, None),
+    Declared(
+        PADDLE,
+        {
+            "rope_theta": None,
+            "rope_scaling": None,
+            "rope_parameters": {"rope_theta": 1e5, "mrope_section": [16, 24, 24]},
+        },
+        {"rope_theta": 1e5},
+    ),
+    Declared(
+        PADDLE,
+        NOTHING_OF_PADDLE,
+        {"context_length": 131072, "n_kv_heads": 2, "head_dim": 128, "rope_theta": 500000.0}
+        | {"norm_eps": 1e-5, "qkv_bias": False, "o_bias": False, "mlp_bias": False}
+        | {"tie_word_embeddings": True},
+        {
+            "llama.context_length": 131072,
+            "llama.attention.head_count_kv": 2,
+            "llama.rope.freq_base": 500000.0,
+            "llama.attention.layer_norm_rms_epsilon": 1e-5,
+            "llama.attention.key_length": 128,
+            "llama.attention.value_length": 128,
+        },
+    ),
+    Declared(
+        PADDLE,
+        {"use_bias": None, "attention_bias": True},
+        {"qkv_bias": True, "o_bias": True, "mlp_bias": False},
+    ),
+    Declared(
+        PADDLE,
+        {"use_bias": None, "mlp_bias": True},
+        {"qkv_bias": False, "o_bias": False, "mlp_bias": True},
+    ),
+    Declared(
+        "PaddleOCR-VL",
+        {
+            f"{kind}_{end}_token_id": 100000
+            for kind in ("image", "video")
+            for end in ("start", "end")
+        },
+        {"head_dim": 128},
+    ),
+    Declared(PADDLE, {"use_bias": True}, {"qkv_bias": True, "o_bias": True, "mlp_bias": True}),
+    Declared(
+        LFM3,
+        {
+            **dict.fromkeys(("num_hidden_layers", "max_position_embeddings", "norm_eps")),
+            **dict.fromkeys(("conv_bias", "layer_types", "rope_parameters")),
+            **dict.fromkeys(("tie_word_embeddings", "num_key_value_heads")),
+        },
+        {"n_layers": 24, "context_length": 128000, "norm_eps": 1e-5, "conv_bias": False}
+        | {"rope_theta": 1e6, "rope_pairs": 32, "rope_scaling": "proportional"}
+        | {"tie_word_embeddings": True, "n_kv_heads": 4},
+    ),
+    Declared(LFM3, {"norm_eps": None, "rms_norm_eps": 1e-6}, {"norm_eps": 1e-6}),
+    Declared(LFM3, {"rope_theta": 5e5}, None),
+    *(
+        Declared(LFM3, _rotating(full, sliding), fields)
+        for full, sliding, fields in (
+            ({"rope_theta": 5e5}, {}, {"rope_theta": 5e5, "rope_pairs": 32, "rope_factor": None}),
+            ({"factor": 4.0}, {}, {"rope_factor": 4.0, "rope_scaling": "proportional"}),
+            ({"partial_rotary_factor": 0.25}, {}, {"rope_pairs": 16}),
+            ({"rope_type": "default"}, {}, {"rope_pairs": 64, "rope_scaling": "proportional"}),
+            ({"rope_type": "yarn", "factor": 4.0}, {}, None),
+            ({}, {"partial_rotary_factor": 1.0}, {"rope_local_theta": 10000.0}),
+            ({}, {"partial_rotary_factor": 0.5}, None),
+            ({}, {"rope_type": "linear"}, None),
+        )
+    ),
     Declared("Apertus-8B-Instruct-2509", {"rope_theta": None}, {"rope_theta": 12e6}),
     Declared("MiniCPM3-4B", {"qk_rope_head_dim": None}, {"rotary_dim": 32}),
     Declared(
@@ -401,6 +566,10 @@ DECLARED: tuple[Declared, ...] = (
 )
 
 
+# What holds of a model whatever is changed: its recipe, and tensors by which it is recognised.
+KEPT = ("recipe", "bytes", "floats")
+
+
 @cache
 def published() -> tuple[tuple[str, Config], ...]:
     """Return published configurations, as they are and changed, with what is known of them."""
@@ -414,5 +583,6 @@ def _changed(whole: Mapping[str, Config]) -> Iterator[tuple[str, Config]]:
     for index, (base, change, fields, gguf, files) in enumerate(DECLARED):
         changed = {**whole[base]["config"], **change}
         config = {key: value for key, value in changed.items() if change.get(key, 0) is not None}
-        told: dict[str, Any] = {"config": config, "recipe": whole[base]["recipe"], "files": files}
+        kept = {key: whole[base][key] for key in KEPT if key in whole[base]}
+        told: dict[str, Any] = {"config": config, "files": files, **kept}
         yield f"{base}, {index}", {**told, "fields": fields, "gguf": gguf}

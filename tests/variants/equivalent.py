@@ -349,6 +349,18 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
         "modernbert swap config/rope*_theta/hf/0 with 1",
         "* swap config/vocab_size/gguf/keys/* with *",
     ),
+    "a message names the key, and nothing else reads it": (
+        "lfm3 set config/rope_pairs/hf/keys/2 to *",
+    ),
+    "of two recipes that match a file, the first by name is used": (
+        "glm4v_moe drop match/gguf",
+        "paddleocr_vl drop match/gguf",
+    ),
+    "other recipes read what is written; of two names for one flag either will do": (
+        "paddleocr_vl set config/tie_word_embeddings/gguf/keys/0/absent to *",
+        "paddleocr_vl swap config/*_bias/hf/0 with 1",
+    ),
+    "transformers has the one name for the other": ("lfm3 swap config/norm_eps/hf/keys/0 with 1",),
     "the architecture refuses the same values": (
         "_rotary drop config/rope_scaling/allowed",
         "apertus drop config/rope_scaling/allowed",

@@ -2,7 +2,8 @@
 
     python -m tests.variants.errors [FAMILY ...]
 
-computes them anew, of all random configurations that were recorded and are read, and writes them into the table.
+computes them anew, of all random configurations that were recorded and are read, and writes them
+into the table.
 """
 
 from __future__ import annotations
