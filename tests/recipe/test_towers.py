@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from maxtool.conversion import Request, convert, prepare
 from maxtool.recipe import resolve_config
@@ -74,3 +77,19 @@ def test_sections_decide_nothing(tmp_path: Path) -> None:
         for name, each in (("one", row), ("other", other))
     ]
     np.testing.assert_array_equal(*found)
+
+
+def test_a_layer_that_predicts_further_tokens_is_left_out(tmp_path: Path) -> None:
+    row = usual(computed("glm_ocr")[0])
+    whole = Files(tmp_path / "whole").checkpoint(row).path
+    layers = row.config["text_config"]["num_hidden_layers"]
+    folder = tmp_path / "more"
+    shutil.copytree(whole, folder)
+    more = with_text(row, num_nextn_predict_layers=1)
+    (folder / "config.json").write_text(json.dumps(more.config))
+    (file,) = folder.glob("*.safetensors")
+    tensors = load_file(file)
+    tensors[f"model.language_model.layers.{layers}.enorm.weight"] = np.ones(4, "f4")
+    save_file(tensors, file)
+    ids = input_ids(TOKENS, row.size, 3)
+    np.testing.assert_array_equal(logits(folder, ids), logits(whole, ids))

@@ -352,6 +352,7 @@ EQUIVALENT: Mapping[str, tuple[str, ...]] = {
     "a message names the key, and nothing else reads it": (
         "lfm3 set config/rope_pairs/hf/keys/2 to *",
     ),
+    "tests/recipe/test_towers.py has a layer of these": ("glm_ocr drop weights/hf",),
     "of two recipes that match a file, the first by name is used": (
         "glm4v_moe drop match/gguf",
         "paddleocr_vl drop match/gguf",
