@@ -134,6 +134,9 @@ NOTHING_OF_PADDLE: Config = {
     **dict.fromkeys(("rope_is_neox_style", "sliding_window")),
 }
 
+BLOOM, DBRX = "bloom-560m", "dbrx-instruct"
+OF_DBRX = dict.fromkeys(("d_model", "n_heads", "n_layers", "max_seq_len"))
+
 DECLARED: tuple[Declared, ...] = (
     Declared(
         "GLM-OCR",
@@ -268,6 +271,39 @@ DECLARED: tuple[Declared, ...] = (
             ({}, {"rope_type": "linear"}, None),
         )
     ),
+    Declared(
+        DBRX,
+        {
+            **OF_DBRX,
+            "hidden_size": 6144,
+            "num_attention_heads": 48,
+            "num_hidden_layers": 40,
+            "max_position_embeddings": 32768,
+        },
+        {"hidden_size": 6144, "n_heads": 48, "n_layers": 40, "context_length": 32768},
+    ),
+    Declared(
+        DBRX,
+        {**OF_DBRX, "attn_config": {"clip_qkv": 8}, "ffn_config": None},
+        {"hidden_size": 2048, "n_heads": 16, "n_layers": 24, "context_length": 2048}
+        | {"n_kv_heads": 1, "intermediate_size": 3584, "norm_topk": True, "topk_norm_order": 1.0},
+    ),
+    Declared(DBRX, {"tie_word_embeddings": True}, None),
+    Declared(
+        DBRX,
+        {
+            "attn_config": {"clip_qkv": 8, "tie_word_embeddings": False},
+            "ffn_config": {"tie_word_embeddings": False},
+        },
+        {"hidden_size": 6144, "n_kv_heads": 1},
+    ),
+    Declared(
+        BLOOM,
+        {"n_layer": None, "num_hidden_layers": 24, "n_embed": None, "hidden_size": 1024}
+        | {"masked_softmax_fusion": False, "skip_bias_add": False},
+        {"n_layers": 24, "hidden_size": 1024, "hidden_act": "gelu_tanh"},
+    ),
+    Declared(BLOOM, {"unk_token_id": 5}, None),
     Declared("Apertus-8B-Instruct-2509", {"rope_theta": None}, {"rope_theta": 12e6}),
     Declared("MiniCPM3-4B", {"qk_rope_head_dim": None}, {"rotary_dim": 32}),
     Declared(
