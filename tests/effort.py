@@ -29,6 +29,8 @@ NONE, USUAL = 0, 3
 # Parameters that are so many that a sample of them tells what all do, if they are slow, and of how
 # many it has one.
 MANY, SHARE = 3, 8
+# The same of any test, with ``--quick``.
+QUICK_MANY, QUICK_SHARE = 6, 4
 
 _chosen = {"quick": False, "everything": False}
 
@@ -96,24 +98,25 @@ def sampled(values: Iterable[Any], *kept: Any, share: int = 3) -> list[Any]:
 def sample_slow(items: Iterable[pytest.Item]) -> None:
     """Mark all but one in ``SHARE`` of the parameters of a slow test as explored.
 
-    Of tests that are ``sampled``, and of slow ones that have ``MANY`` parameters or more. What
-    needs the reference checkpoints is left alone: each of them is there once. Which ones are left
-    their names decide.
+    Of tests that are ``sampled``, and of slow ones that have ``MANY`` parameters or more; with
+    ``--quick`` all but one in ``QUICK_SHARE`` of any test that has ``QUICK_MANY``. What needs the
+    reference checkpoints is left alone: each of them is there once. Which ones are left their names
+    decide.
     """
-    tests: dict[str, list[pytest.Item]] = {}
+    tests: dict[tuple[str, bool], list[pytest.Item]] = {}
     for item in items:
         marks = {mark.name for mark in item.iter_markers()}
+        if not hasattr(item, "callspec") or "explored" in marks:
+            continue
         is_slow = bool(marks & {"slow", "peers"}) and "reference" not in marks
-        if (
-            hasattr(item, "callspec")
-            and "explored" not in marks
-            and (is_slow or "sampled" in marks)
-        ):
-            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    for own in (own for own in tests.values() if len(own) >= MANY):
-        own.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
-        for item in own[-(-len(own) // SHARE) :]:
-            item.add_marker(pytest.mark.explored)
+        key = item.nodeid.partition("[")[0], is_slow or "sampled" in marks
+        tests.setdefault(key, []).append(item)
+    for (_, is_slow), own in tests.items():
+        many, share = (MANY, SHARE) if is_slow else (QUICK_MANY, QUICK_SHARE)
+        if len(own) >= many and (is_slow or _chosen["quick"]):
+            own.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
+            for item in own[-(-len(own) // share) :]:
+                item.add_marker(pytest.mark.explored)
 
 
 def unexplored(items: Iterable[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:

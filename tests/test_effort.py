@@ -67,7 +67,17 @@ class _Item:
         self.marks.append(SimpleNamespace(name=mark.name))
 
 
-def test_of_many_slow_parameters_a_sample_runs() -> None:
+def test_of_any_long_list_a_sample_runs_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(effort._chosen, "quick", True)
+    many = [_Item(f"a.py::test_many[{number}]") for number in range(100)]
+    few = [_Item(f"a.py::test_few[{number}]") for number in range(effort.QUICK_MANY - 1)]
+    one = [_Item("a.py::test_one")]
+    effort.sample_slow([*many, *few, *one])  # type: ignore[list-item]
+    assert sum(not item.marks for item in many) == 100 // effort.QUICK_SHARE
+    assert not any(item.marks for item in (*few, *one))
+
+
+def test_of_many_slow_parameters_a_sample_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     many = [_Item(f"a.py::test_many[{number}]", "slow") for number in range(300)]
     others = [
         *(_Item(f"a.py::test_few[{number}]", "slow") for number in range(effort.MANY - 1)),
@@ -75,6 +85,7 @@ def test_of_many_slow_parameters_a_sample_runs() -> None:
         *(_Item(f"a.py::test_files[{number}]", "slow", "reference") for number in range(99)),
         *(_Item(f"a.py::test_{number}", "slow") for number in range(99)),
     ]
+    monkeypatch.setitem(effort._chosen, "quick", False)
     effort.sample_slow([*many, *others])  # type: ignore[list-item]
     explored = [item for item in many if any(mark.name == "explored" for mark in item.marks)]
     assert len(explored) == 300 - math.ceil(300 / effort.SHARE)

@@ -206,6 +206,7 @@ def test_instruction_sets(name: str, case: tuple[Any, ...]) -> None:
     np.testing.assert_array_equal(out.numpy(), wanted)
 
 
+@pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize("name", [name for name in CPUS if name != "x86-64"])
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 def test_instructions(name: str, dtype: str) -> None:

@@ -105,6 +105,7 @@ def test_instruction_sets(name: str, outputs: int) -> None:
     assert error(result, exactly(x, f, EVEN) + bias) < 2e-6
 
 
+@pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize("name", CPUS)
 @pytest.mark.parametrize("outputs", WINOGRAD)
 def test_the_loop_of_products_keeps_nothing_on_the_stack(name: str, outputs: int) -> None:
