@@ -156,6 +156,18 @@ DECLARED: tuple[Declared, ...] = (
         {"n_layers": 16},
     ),
     Declared(
+        "GLM-OCR",
+        {
+            "text_config": {
+                "model_type": "glm_ocr_text",
+                "head_dim": None,
+                "num_key_value_heads": None,
+                **SIZES,
+            }
+        },
+        {"head_dim": 96, "n_kv_heads": 16},
+    ),
+    Declared(
         "GLM-4.1V-9B-Thinking",
         {"text_config": {"model_type": "glm4v_text", **SIZES}},
         {"context_length": 32768, "n_kv_heads": 2, "head_dim": 96, "rotary_dim": 96}
@@ -265,7 +277,12 @@ DECLARED: tuple[Declared, ...] = (
             ({"factor": 4.0}, {}, {"rope_factor": 4.0, "rope_scaling": "proportional"}),
             ({"partial_rotary_factor": 0.25}, {}, {"rope_pairs": 16}),
             ({"rope_type": "default"}, {}, {"rope_pairs": 64, "rope_scaling": "proportional"}),
+            ({"rope_type": "default", "factor": 4.0}, {}, {"rope_factor": None}),
             ({"rope_type": "yarn", "factor": 4.0}, {}, None),
+            *(
+                ({"rope_type": kind, "factor": 4.0, "partial_rotary_factor": 1.0}, {}, None)
+                for kind in ("yarn", "llama3", "dynamic", "longrope", "another")
+            ),
             ({}, {"partial_rotary_factor": 1.0}, {"rope_local_theta": 10000.0}),
             ({}, {"partial_rotary_factor": 0.5}, None),
             ({}, {"rope_type": "linear"}, None),
