@@ -215,9 +215,8 @@ def prepare(request: Request) -> Build:
         UsageError: If the request contradicts itself, or the output is in the way.
         InputError: If the source cannot be read.
         ModelMismatch: If no recipe recognises the source, or it does not fit its recipe.
-        MachineLacks: If the disk has no room for the artifact, nothing can compile or link it, or
-            it is to be for the GPU here and there is none, or transformers is not here to be
-            compared with.
+        MachineLacks: If nothing can compile or link the artifact, or it is to be for the GPU here
+            and there is none, or transformers is not here to be compared with.
     """
     with files_noted() as read:
         return _prepared(request, read)

@@ -15,7 +15,7 @@ from maxtool.artifact.request import CacheType, Wanted
 from maxtool.compiler.linking import is_native
 from maxtool.compiler.targets import Target, parse_target
 from maxtool.errors import UsageError
-from maxtool.files import check_output, check_space
+from maxtool.files import check_output, check_space, shortage
 from maxtool.weights import Checkpoint
 
 # What else an artifact takes, beside its weights: code, manifest, tokenizer.
@@ -63,9 +63,21 @@ class Planned:
             self.checkpoint.check_unchanged()
 
     def check_machine(self) -> None:
-        """Check that what compiles and links is here, and that the artifact fits the disk."""
+        """Check that what compiles and links is here."""
         machine_code.require_tools(self.target)
-        check_space(self.request.output, self.weight_bytes + SPARE_BYTES)
+
+    @property
+    def _needed(self) -> int:
+        return self.weight_bytes + SPARE_BYTES
+
+    @property
+    def shortage(self) -> str | None:
+        """Tell that there is no room for the artifact, where there is none."""
+        return shortage(self.request.output, self._needed)
+
+    def check_space(self) -> None:
+        """Check that there is room for the artifact."""
+        check_space(self.request.output, self._needed)
 
 
 def check_place(request: Wanted, sources: tuple[Path, ...] = ()) -> None:

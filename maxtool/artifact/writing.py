@@ -37,9 +37,15 @@ class Report:
 
 
 def make(planned: Planned, progress: Progress = SilentProgress()) -> Report:  # noqa: B008 - it has no state
-    """Compile, write and check the artifact; there is none where one of these fails."""
+    """Compile, write and check the artifact; there is none where one of these fails.
+
+    Raises:
+        MachineLacks: If the disk has no room for it; nothing is compiled then.
+        MaxtoolError: If it cannot be written, or fails its check.
+    """
     clock = StageClock()
     request, contents = planned.request, planned.contents
+    planned.check_space()
     progress.steps(machine_code.stages(contents.target) + (3 if request.check else 2))
     placed = staged(request.output, folder=True, replace=request.force)
     with placed as folder, planned.quick_reading():

@@ -313,7 +313,10 @@ def _make(out: Output, build: AnyBuild, page: Page, *, if_changed: bool, dry_run
         show(out, build, None, is_current=True)
         return
     report = None
-    if not dry_run:
+    if dry_run:
+        if lack := build.shortage:
+            out.warn(lack)
+    else:
         with out.progress("compiling") as advance, _drawn(out, build, page):
             report = artifact.make(build, advance)
     show(out, build, report)

@@ -146,6 +146,8 @@ def _convert(
         return
     way = spread.way(out, planned)
     if dry_run:
+        if lack := planned.shortage:
+            out.warn(lack)
         _show(out, way, None)
         return
     with _telling_what_is_kept(out, way), out.progress(way.label, way.told) as meter:

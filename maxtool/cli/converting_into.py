@@ -36,7 +36,10 @@ def convert_into(
         planned = into_model(brought.path, base, place.path, force=force, allow_nonfinite=finite)
         for note in planned.notes:
             out.note(note)
-        if not dry_run:
+        if dry_run:
+            if lack := planned.shortage:
+                out.warn(lack)
+        else:
             with out.progress(f"writing {place.path}", planned.nbytes) as advance:
                 planned.run(advance)
         _show(out, planned, brought, dry_run=dry_run)

@@ -39,6 +39,7 @@ from maxtool.files import (
     check_parts,
     check_space,
     sha256,
+    shortage,
 )
 from maxtool.parallel import usable_cores
 from maxtool.quantization import accelerated
@@ -115,6 +116,12 @@ class Conversion:
     def nbytes(self) -> int:
         """Return the bytes of the whole output."""
         return sum(self.files.values())
+
+    @property
+    def shortage(self) -> str | None:
+        """Tell that there is no room for the output here; each share checks that of its own."""
+        elsewhere = self.request.in_shares or self.request.destination is not None
+        return None if elsewhere else shortage(self.request.output, self.nbytes)
 
     def hashed_sources(self) -> dict[str, dict[str, object]]:
         """Bytes and SHA-256 of every file that was read, by name.
@@ -284,8 +291,14 @@ def convert(
     """Run a planned conversion; ``progress`` is told the bytes written since the last call.
 
     Files with tensors are not written but taken from the folder ``shared``, where there is one.
+
+    Raises:
+        MachineLacks: If the disk has no room for the output; nothing is written then.
+        MaxtoolError: If the source cannot be read, or the output cannot be written.
     """
     request, layout = conversion.request, conversion.layout
+    if shared is None:
+        check_space(request.output, conversion.nbytes)
     report = Report(request.output, conversion.nbytes)
     quick = accelerated(conversion.quantized_elements, report.warnings.append)
     recipe, seen = conversion.recipe, conversion.checkpoint.seen
@@ -339,7 +352,7 @@ def _check_replaceable(request: Request) -> None:
 
 
 def _check_free(conversion: Conversion) -> None:
-    """Check that the files of the output may be written, and that there is room for them."""
+    """Check that the files of the output may be written."""
     request, replaced = conversion.request, conversion.layout.replaced
     if request.destination is not None:
         check_objects(request, conversion.layout)
@@ -349,8 +362,6 @@ def _check_free(conversion: Conversion) -> None:
         check_output(request.output, force=request.force, sources=sources)
     else:
         check_parts(request.output, replaced, force=request.force, sources=sources)
-    if not request.in_shares:  # of which each needs only its own
-        check_space(request.output, conversion.nbytes)
 
 
 # --- streaming -----------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import numpy as np
 from maxtool.casting import cast
 from maxtool.conversion.streaming import LOST, check_cast, counted
 from maxtool.errors import ModelMismatch, UsageError
-from maxtool.files import check_output, check_parts, check_space, staged, staged_parts
+from maxtool.files import check_output, check_parts, check_space, shortage, staged, staged_parts
 from maxtool.quantization import dequantize
 from maxtool.recipe.step import Array
 from maxtool.weights import Checkpoint, open_checkpoint
@@ -55,6 +55,11 @@ class IntoModel:
         return sum(file.stat().st_size for file in self.files)
 
     @property
+    def shortage(self) -> str | None:
+        """Tell that there is no room for the copy, where there is none."""
+        return shortage(self.output, self.nbytes)
+
+    @property
     def files(self) -> dict[Path, str]:
         """The model's files, and what each is called beside the output, which comes first."""
         beside = {file: file.name for file in self.model.seen if file != self.model.path}
@@ -75,8 +80,10 @@ class IntoModel:
         """Write the copy; ``progress`` is told the bytes written since the last call.
 
         Raises:
+            MachineLacks: If there is no room for it.
             ModelMismatch: If values do not fit the model's type; nothing is written then.
         """
+        check_space(self.output, self.nbytes)
         with self._staged() as places:
             for file, path in places.items():
                 _copy(file, path, progress)
@@ -98,7 +105,6 @@ class IntoModel:
         check_output(self.output, force=self.force, sources=sources)
         if len(self.files) > 1:
             check_parts(self.output, self._parts, force=self.force, sources=sources)
-        check_space(self.output, self.nbytes)
 
     def _shared(self) -> Iterator[str]:
         """Tensors with other values than the model's, where its files have others' bytes, too."""

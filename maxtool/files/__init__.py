@@ -10,7 +10,7 @@ from maxtool.files.finished import FinishedPart
 from maxtool.files.hashing import sha256
 from maxtool.files.journal import Journal
 from maxtool.files.leftovers import kept_parts
-from maxtool.files.outputs import check_output, check_parts, check_space, present_parts
+from maxtool.files.outputs import check_output, check_parts, check_space, present_parts, shortage
 from maxtool.files.part_folder import PartFolder
 from maxtool.files.shared_parts import SharedPart, SharedParts
 from maxtool.files.staging import forget_written, staged, staged_parts, written
@@ -28,6 +28,7 @@ __all__ = [
     "kept_parts",
     "present_parts",
     "sha256",
+    "shortage",
     "staged",
     "staged_parts",
     "written",

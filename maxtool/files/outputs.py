@@ -52,15 +52,20 @@ def present_parts(where: Path, old: re.Pattern[str]) -> list[str]:
     return sorted(name for name in names if old.fullmatch(name))
 
 
-def check_space(path: Path, needed: int) -> None:
-    """Refuse to start work for which the file system of an output has too few bytes free.
+def shortage(path: Path, needed: int) -> str | None:
+    """Tell that the file system of an output has too few bytes free, where it has.
 
     What an interrupted run has kept of the output is part of the new one, or makes room for it.
     """
-    folder = place(path).parent
-    free = shutil.disk_usage(folder).free + sum(part.nbytes for part in kept_parts(place(path)))
-    if free < needed:
-        raise MachineLacks(f"the output needs {needed} bytes and {free} are free", file=folder)
+    where = place(path)
+    free = shutil.disk_usage(where.parent).free + sum(part.nbytes for part in kept_parts(where))
+    return f"the output needs {needed} bytes and {free} are free" if free < needed else None
+
+
+def check_space(path: Path, needed: int) -> None:
+    """Refuse to start work for which the file system of an output has too few bytes free."""
+    if what := shortage(path, needed):
+        raise MachineLacks(what, file=place(path).parent)
 
 
 def place(path: Path) -> Path:

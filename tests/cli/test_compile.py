@@ -158,6 +158,21 @@ def test_dry_run_writes_nothing(source: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "weights.bin").stat().st_size == shown["weight_bytes"]
 
 
+def test_a_dry_run_needs_no_room(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage)
+    result = run(source, "-o", tmp_path / "out", "--dry-run")
+    assert result.exit_code == 0
+    assert "bytes and 1000 are free" in result.stderr
+    assert "would write" in result.stdout
+    result = run(source, "-o", tmp_path / "out")
+    assert result.exit_code == 6
+    assert "bytes and 1000 are free" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_failed_check_leaves_nothing(source: Path, tmp_path: Path) -> None:
     strict = tmp_path / "strict.toml"
     strict.write_text(

@@ -82,6 +82,17 @@ def test_dry_run_says_the_exact_bytes(tmp_path: Path) -> None:
         shutil.rmtree(written) if written.is_dir() else written.unlink()
 
 
+def test_a_dry_run_needs_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage)
+    result = run(MODEL, "-o", tmp_path / "out.gguf", "--dry-run")
+    assert result.exit_code == 0
+    assert "bytes and 1000 are free" in result.stderr
+    assert "would write" in result.stdout
+    assert run(MODEL, "-o", tmp_path / "out.gguf").exit_code == 6
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_dry_run_lists_every_tensor(tmp_path: Path) -> None:
     result = run(MODEL, "-o", tmp_path / "out.gguf", "--dry-run")
     assert "blk.0.attn_q.weight  F32  [48, 40]  7680" in result.stdout

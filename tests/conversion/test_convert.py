@@ -259,10 +259,12 @@ class TestRequests:
             prepare(Request(DATA / "tiny-llama", tmp_path / name, **options))
 
     def test_room_is_checked_first(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        planned = prepare(Request(DATA / "tiny-llama", tmp_path / "a.gguf"))
+        assert planned.shortage is None
         usage = shutil.disk_usage(tmp_path)._replace(free=1000)
         monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage)
         with pytest.raises(MachineLacks, match="1000 are free"):
-            prepare(Request(DATA / "tiny-llama", tmp_path / "a.gguf"))
+            convert(planned)
         assert os.listdir(tmp_path) == []  # noqa: PTH208
 
 
