@@ -1,9 +1,10 @@
 """Accuracy of quantized weights beside llama.cpp's, type by type, on a small trained model.
 
-llama.cpp's own tool quantizes the model, and both sides compute the logits of a text, new to it,
-from the same file. For each type: how far the logits of either are from float64 with
-the weights of that file as the gguf package decodes them, and how far both are from the model in
-float32: Kullback-Leibler divergence, and the share of tokens whose likeliest successor is the same.
+llama.cpp's own tool quantizes the model (maxtool to MXFP4), and both sides compute the logits of a
+text, new to it, from the same file. For each type: how far the logits of either are from float64
+with the weights of that file as the gguf package decodes them, and how far both are from the model
+in float32: Kullback-Leibler divergence, and the share of tokens whose likeliest successor is the
+same.
 
     python benchmarks/accuracy.py --llama-cpp BUILD
     python benchmarks/accuracy.py --llama-cpp BUILD --types Q4_0,Q6_K --target cpu:x86-64-v3
@@ -51,8 +52,9 @@ TYPES = (
     *("F16", "BF16", "Q8_0", "Q6_K", "Q5_K_M", "Q5_K_S", "Q5_1", "Q5_0", "Q4_K_M", "Q4_K_S"),
     *("Q4_1", "Q4_0", "IQ4_NL", "IQ4_XS", "Q3_K_L", "Q3_K_M", "Q3_K_S", "IQ3_M", "IQ3_S"),
     *("IQ3_XS", "IQ3_XXS", "Q2_K", "Q2_K_S", "IQ2_M", "IQ2_S", "IQ2_XS", "IQ2_XXS", "IQ1_M"),
-    *("IQ1_S", "TQ2_0", "TQ1_0", "Q2_0", "Q1_0"),
+    *("IQ1_S", "TQ2_0", "TQ1_0", "Q2_0", "Q1_0", "MXFP4"),
 )
+OURS = {"MXFP4"}  # which llama-quantize writes for experts alone
 MATRIX = {"IQ3_XS", "IQ3_XXS", "Q2_K_S", "IQ2_M", "IQ2_S", "IQ2_XS", "IQ2_XXS", "IQ1_M", "IQ1_S"}
 
 Array = np.ndarray[Any, Any]
@@ -102,13 +104,19 @@ class Bench:
     def measure(self, name: str) -> tuple[Measured, Measured]:
         """Ours and theirs with one type."""
         file = self._work / f"{name}.gguf"
-        matrix = ["--imatrix", self._matrix] if name in MATRIX else []
-        done(self._build / "bin" / "llama-quantize", *matrix, self._source, file, name)
+        self._quantize(file, name)
         check_decoded(file)
         true = self._scored(exact(file, self._windows))
         ours, theirs = self._scored(self._ours(file)), self._scored(self._theirs(file))
         file.unlink()
         return self._measured(ours, true), self._measured(theirs, true)
+
+    def _quantize(self, file: Path, name: str) -> None:
+        if name in OURS:
+            tool("convert", self._source, "-o", file, "--quantize", name)
+            return
+        matrix = ["--imatrix", self._matrix] if name in MATRIX else []
+        done(self._build / "bin" / "llama-quantize", *matrix, self._source, file, name)
 
     def _measured(self, logits: Array, true: Array) -> Measured:
         triples = zip(logits, self._original, self._windows.tokens, strict=True)

@@ -35,7 +35,11 @@ def _made(graph: Graph) -> Iterator[Claim]:
 
 
 def fitting(sizes: Mapping[str, int], claims: Sequence[Claim]) -> dict[str, int] | None:
-    """Sizes near those that are given with which all claims hold; None if none are found."""
+    """Sizes near those that are given with which all claims hold; None if none are found.
+
+    Claims about few names come first: those about many follow from them, or hold of empty images.
+    """
+    claims = sorted(claims, key=lambda claim: len({*claim[0].names(), *claim[1].names()}))
     for step in STEPS:
         tried = {name: -(-size // step) * step for name, size in sizes.items()}
         for _ in range(PASSES):

@@ -44,6 +44,8 @@ SIZES = (3, 8)
 """Usual sizes of a named dimension; it is given both, and its least, and once ``MANY``."""
 MANY = 67
 """More rows than those beyond which kernels compute otherwise, and no multiple of a tile's."""
+LONG = 1000
+"""What is tried where fewer are refused: samples of a sound, or pixels."""
 MOST_ELEMENTS = 1 << 27
 """Elements that a graph may compute for as many: a batch of 67 images would take minutes."""
 WHOLE_NUMBERS = (0, 4)
@@ -77,6 +79,8 @@ def _calls_that_run(
     """
     made, refusals = [], []
     drawn = _sizes_that_fit(function, contents.limits, sizes_of(function))
+    if not drawn:
+        raise _unfit(function)
     for sizes in drawn:
         try:
             made.append(_comparisons(contents, function, sizes, model))
@@ -89,14 +93,28 @@ def _calls_that_run(
                 made.append(_comparisons(contents, function, sizes, model))
     if not made:
         raise refusals[0]
+    floats = [one.expected for each in made for one in each if one.expected.dtype.kind not in "biu"]
+    if floats and not any(array.any() for array in floats):
+        made += _calls_of_lengths(contents, function, model)
     return made
 
 
+def _calls_of_lengths(
+    contents: Contents, function: NamedGraph, model: Runner
+) -> Iterator[list[RecordedCheck]]:
+    """Comparisons with larger whole numbers: lengths, perhaps, behind which all is masked."""
+    dims = [dim for kind in function.input_types.values() for dim in kind.shape]
+    for sizes in _sizes_that_fit(function, contents.limits, _alike(function)):
+        most = max((dim.size(sizes) for dim in dims), default=0)
+        with suppress(CallRefused, IndexError, ValueError):
+            yield _comparisons(contents, function, sizes, model, most)
+
+
 def _comparisons(
-    contents: Contents, function: NamedGraph, sizes: Mapping[str, int], model: Runner
+    contents: Contents, function: NamedGraph, sizes: Mapping[str, int], model: Runner, most: int = 0
 ) -> list[RecordedCheck]:
-    """The comparisons of one call, one for each output."""
-    call = RecordedCall(function.name, _inputs(function, sizes, contents.limits))
+    """The comparisons of one call, one for each output; whole numbers are drawn up to ``most``."""
+    call = RecordedCall(function.name, _inputs(function, sizes, contents.limits, most))
     sized = "".join(f", {name} {size}" for name, size in sizes.items())
     allowed = map(partial(tolerance, function.graph), function.graph.outputs)
     expected = model.run(call.entry, call.inputs, None).items()
@@ -126,11 +144,14 @@ def _sizes_that_fit(
         and within(one, limits) == one
         and all(one[name] >= size for name, size in least.items())
     ]
-    if not fit:
-        listed = ", ".join(f"{left} is {right}" for left, right in claims)
-        hint = "--shape NAME=SIZES says sizes that fit"
-        raise ConfigurationError(f"no sizes to check with are found: {listed:.300}", hint=hint)
     return [one for at, one in enumerate(fit) if one not in fit[:at]]
+
+
+def _unfit(function: NamedGraph) -> ConfigurationError:
+    """The error of a graph whose claims no sizes fulfil."""
+    listed = ", ".join(f"{left} is {right}" for left, right in claims_of(function.graph))
+    hint = "--shape NAME=SIZES says sizes that fit"
+    return ConfigurationError(f"no sizes to check with are found: {listed:.300}", hint=hint)
 
 
 def within(sizes: Mapping[str, int], limits: Mapping[str, Limit]) -> dict[str, int]:
@@ -179,9 +200,10 @@ def _least(function: NamedGraph) -> dict[str, int]:
 def _alike(function: NamedGraph) -> Iterator[dict[str, int]]:
     """The same size for all named dimensions, and then twice as much and more for one of them."""
     least = _least(function)
-    size = max(SIZES[0], *least.values())
+    size = max((SIZES[0], *least.values()))
     alike = dict.fromkeys(least, size)
-    others = (alike | {name: larger} for name in least for larger in (2 * size, max(MANY, size)))
+    larger = (2 * size, max(MANY, size), max(LONG, size))
+    others = (alike | {name: one} for name in least for one in larger)
     for sizes in (alike, *others):
         if _elements(function.graph, sizes) <= MOST_ELEMENTS:
             yield sizes
@@ -213,19 +235,28 @@ def _elements(graph: Graph, sizes: Mapping[str, int]) -> int:
     return sum(prod(dim.size(sizes) for dim in shape) for shape in known)
 
 
-def drawn(limit: Limit | None) -> tuple[int, int]:
-    """The least and the largest whole number that is drawn for an input."""
-    low, high = WHOLE_NUMBERS
-    return (max(low, limit[0]), min(high, limit[1])) if isinstance(limit, tuple) else (low, high)
+def drawn(limit: Limit | None, most: int = 0) -> tuple[int, int]:
+    """The least and the largest whole number that is drawn for an input.
+
+    They are the usual ones, or with ``most`` in the upper half of what is below that.
+    """
+    low, high = (most // 2, most) if most else WHOLE_NUMBERS
+    if isinstance(limit, tuple):
+        high = min(high, limit[1])
+        low = min(max(low, limit[0]), high)
+    return low, high
 
 
 def _inputs(
-    function: NamedGraph, sizes: Mapping[str, int], limits: Mapping[str, Limit]
+    function: NamedGraph, sizes: Mapping[str, int], limits: Mapping[str, Limit], most: int
 ) -> dict[str, Array]:
     random = np.random.default_rng(zlib.crc32(f"{function.name} {dict(sizes)}".encode()))
     return {
         name: values(
-            kind.dtype, [dim.size(sizes) for dim in kind.shape], drawn(limits.get(name)), random
+            kind.dtype,
+            [dim.size(sizes) for dim in kind.shape],
+            drawn(limits.get(name), most),
+            random,
         )
         for name, kind in function.input_types.items()
     }

@@ -26,3 +26,11 @@ def test_sizes_that_a_claim_does_not_say_are_tried() -> None:
     assert fitting({"h": 8}, [((h + 15) // 48, Dim(1))]) == {"h": 33}
     claims = [(b * ((h + 15) // 48), b), (t, h + 1)]
     assert fitting({"b": 2, "h": 90, "t": 7}, claims) == {"b": 2, "h": 80, "t": 81}
+
+
+def test_claims_do_not_hold_of_what_is_empty() -> None:
+    """A product is the same where another factor is nothing; the claim of one name says more."""
+    b, h, w = Dim("b"), Dim("h"), Dim("w")
+    columns, rows = (w + 3) // 8, (h + 15) // 48
+    claims = [(b * columns * rows, b * columns), (rows, Dim(1))]
+    assert fitting({"b": 1, "h": 20, "w": 9}, claims) == {"b": 1, "h": 33, "w": 9}

@@ -10,6 +10,9 @@ import pytest
 from onnx import TensorProto, helper
 from typer.testing import CliRunner, Result
 
+from maxtool.artifact.module_check import trials_of
+from maxtool.artifact.onnx_build import prepare_onnx
+from maxtool.artifact.request import OnnxRequest
 from maxtool.cli.app import app
 from maxtool.runtime import loader
 from tests.importers.models import model, saved, value
@@ -160,6 +163,26 @@ def test_sizes_that_the_original_model_refuses_are_left_out(tmp_path: Path) -> N
     done = compiling(path, "-o", tmp_path / "out", "--check", "onnxruntime")
     assert done.exit_code == 0, done.output
     assert "the original model in onnxruntime" in done.stdout
+
+
+@pytest.mark.parametrize("seq", ["seq", 100])
+def test_what_short_lengths_mask_is_compared_too(seq: str | int, tmp_path: Path) -> None:
+    """The first frames of each signal are kept, as many as 16 are in its length."""
+    nodes = [
+        node("Shape", ["x"], ["seq"], start=1),
+        node("Squeeze", ["seq"], ["length"]),
+        node("Range", ["zero", "length", "one"], ["places"]),
+        node("Div", ["lengths", "frame"], ["kept"]),
+        node("Unsqueeze", ["kept", "last"], ["each"]),
+        node("Less", ["places", "each"], ["mask"]),
+        node("Where", ["mask", "x", "none"], ["y"]),
+    ]
+    integers = {"zero": np.array(0), "one": np.array(1), "last": np.array([-1])}
+    numbers = {**integers, "frame": np.array(16), "none": np.float32(0)}
+    inputs = [value("x", [2, seq]), value("lengths", [2], TensorProto.INT64)]
+    path = saved(model(nodes, inputs, ["y"], numbers), tmp_path)
+    planned = prepare_onnx(OnnxRequest(source=path, output=tmp_path / "out", check=True))
+    assert any(trial.expected.any() for trial in trials_of(planned.contents).each)
 
 
 @pytest.mark.peers

@@ -64,6 +64,43 @@ def test_padding_with_elements(mode: str, tmp_path: Path) -> None:
     require_equal(proto, images((1, 4, 5), (2, 9, 4)), tmp_path)
 
 
+@pytest.mark.parametrize("before", [True, False])
+def test_padding_to_a_size_takes_elements_away_too(before: bool, tmp_path: Path) -> None:
+    """Speech is cut or filled up to half a minute."""
+    nodes = [
+        node("Shape", ["x"], ["width"], start=3),
+        node("Sub", ["eight", "width"], ["rest"]),
+        node("Concat", ["rest", "zero"] if before else ["zero", "rest"], ["p"], axis=0),
+        node("Pad", ["x", "p", "value", "axes"], ["y"]),
+    ]
+    held = {"eight": [8], "zero": [0], "value": np.float32(3.5), "axes": [3]}
+    require_equal(of_images(nodes, held), images((1, 4, 5), (2, 4, 8), (1, 3, 11)), tmp_path)
+
+
+@pytest.mark.parametrize("largest", [0, 1])
+def test_all_elements_in_order(largest: int, tmp_path: Path) -> None:
+    nodes = [
+        node("Shape", ["x"], ["many"], start=2, end=3),
+        node("TopK", ["x", "many"], ["y", "places"], axis=2, largest=largest),
+    ]
+    require_equal(of_images(nodes), images((1, 4, 5), (2, 9, 4)), tmp_path)
+
+
+@pytest.mark.parametrize("fmod", [0, 1])
+def test_whole_frames_alone(fmod: int, tmp_path: Path) -> None:
+    nodes = [
+        node("Shape", ["x"], ["width"], start=3),
+        node("Sub", ["width", "two"], ["further"])
+        if not fmod
+        else node("Identity", ["width"], ["further"]),
+        node("Mod", ["further", "three"], ["rest"], fmod=fmod),
+        node("Sub", ["width", "rest"], ["end"]),
+        node("Slice", ["x", "zero", "end", "axis"], ["y"]),
+    ]
+    held = {"two": [2], "three": [3], "zero": [0], "axis": [3]}
+    require_equal(of_images(nodes, held), images((1, 4, 5), (2, 4, 6), (1, 3, 7)), tmp_path)
+
+
 def test_images_become_as_large_as_others(tmp_path: Path) -> None:
     nodes = [
         node("Conv", ["x", "f"], ["a"], strides=[3, 2]),

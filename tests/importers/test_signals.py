@@ -64,6 +64,21 @@ def test_windows_of_a_signal(tmp_path: Path) -> None:
     np.testing.assert_allclose(result[..., 0] + 1j * result[..., 1], expected, 1e-4, 1e-4)
 
 
+def test_windows_of_a_signal_of_a_named_size(tmp_path: Path) -> None:
+    window = np.hanning(16).astype(np.float32)
+    node = helper.make_node("STFT", ["x", "step", "window"], ["y"])
+    info = value("x", [2, "n"], TensorProto.FLOAT)
+    proto = model([node], [info], ("y",), {"step": np.array(5), "window": window})
+    compiled = in_compiled(import_model(open_model(saved(proto, tmp_path))))
+    for length in (50, 49, 16):
+        x = RNG.normal(size=(2, length)).astype(np.float32)
+        (result,) = compiled({"x": x})
+        windows = np.lib.stride_tricks.sliding_window_view(x, 16, axis=1)[:, ::5] * window
+        expected = np.fft.rfft(windows, axis=-1)
+        assert result.shape == (*expected.shape, 2)
+        np.testing.assert_allclose(result[..., 0] + 1j * result[..., 1], expected, 1e-4, 1e-4)
+
+
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_determinants(size: int, tmp_path: Path) -> None:
     x = RNG.normal(size=(4, size, size)).astype(np.float32)

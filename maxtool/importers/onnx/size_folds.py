@@ -102,9 +102,22 @@ def _first_as_sizes(call: OperatorCall) -> Value:
     return call.operands[0]
 
 
+def _modulo(call: OperatorCall) -> Value:
+    return _elementwise(_truncated if call.flag("fmod") else _remainder)(call)
+
+
 def _remainder(left: Size, right: Size) -> Size:
+    """Remainder of a quotient that is rounded down, with the sign of the divisor."""
     if isinstance(left, int) and isinstance(right, int) and right != 0:
         return left % right
+    if isinstance(right, int) and right > 0:
+        whole = polynomial(left)
+        return size_of(whole - (whole // right) * Polynomial.of(right))
+    return _truncated(left, right)
+
+
+def _truncated(left: Size, right: Size) -> Size:
+    """Remainder of a quotient that is rounded towards 0."""
     quotient = _divided(left, right)
     return size_of(polynomial(left) - polynomial(quotient) * polynomial(right))
 
@@ -244,7 +257,7 @@ SIZE_FOLDS: Mapping[str, Fold] = {
         "Identity": lambda call: call.operands[0],
         "Max": _elementwise(_extreme(max)),
         "Min": _elementwise(_extreme(min)),
-        "Mod": _elementwise(_remainder),
+        "Mod": _modulo,
         "Mul": _exactly(mul),
         "ReduceProd": _product,
         "Reshape": _reshape,

@@ -9,10 +9,11 @@ import numpy as np
 from maxtool.dtype import DType
 from maxtool.graph import Dim, DimLike, Graph, Tensor, ops
 from maxtool.graph.ops.operation_table import as_number
+from maxtool.graph.ops.slicing import cut_along
 from maxtool.importers.onnx.operator_call import OperatorCall, axis_in
 from maxtool.importers.onnx.operator_table import operator
 from maxtool.importers.onnx.refusals import require
-from maxtool.importers.onnx.values import is_known, known
+from maxtool.importers.onnx.values import Size, is_known, is_never_negative, known, polynomial
 
 
 @operator("Gather")
@@ -187,18 +188,23 @@ def top_k_by_attribute(call: OperatorCall) -> list[Tensor]:
 @operator("TopK", since=10)
 def top_k(call: OperatorCall) -> list[Tensor]:
     """The largest or smallest elements along an axis in order, and their places."""
-    (count,) = call.ints(1)
-    return _largest(call, count)
+    return _largest(call, call.size(1))
 
 
-def _largest(call: OperatorCall, count: int) -> list[Tensor]:
+def _largest(call: OperatorCall, count: Size) -> list[Tensor]:
     x = call.x()
     axis = call.axis(x.rank, -1)
-    if call.flag("largest", 1):
+    largest, whole = call.flag("largest", 1), x.shape[axis]
+    if largest and isinstance(count, int):
         return list(ops.top_k(x, count, axis))
-    order = ops.argsort(x, axis=axis)
-    index = tuple(slice(count) if at == axis else slice(None) for at in range(x.rank))
-    places = ops.slice_tensor(order, index)
+    fits = isinstance(count, int) or is_never_negative(whole.polynomial - polynomial(count))
+    require(fits, f"whether a dimension of {whole} has {count} elements is not known")
+    order = ops.argsort(x, not largest, axis)
+    if isinstance(count, int):
+        index = tuple(slice(count) if at == axis else slice(None) for at in range(x.rank))
+        places = ops.slice_tensor(order, index)
+    else:
+        places = cut_along(order, axis, Dim(0), count)
     return [along(x, places, axis), places]
 
 

@@ -14,7 +14,7 @@ from maxtool.importers.onnx.operator_call import OperatorCall, axis_in
 from maxtool.importers.onnx.operator_table import operator
 from maxtool.importers.onnx.operators.constants import full
 from maxtool.importers.onnx.refusals import require
-from maxtool.importers.onnx.values import Size, is_never_negative, known, polynomial
+from maxtool.importers.onnx.values import Size, is_never_negative, known, polynomial, size_of
 
 
 @operator("Pad", since=1)
@@ -44,7 +44,8 @@ def _padded(
         low, high = pads[at], pads[at + len(axes)]
         if isinstance(low, Dim) or isinstance(high, Dim):
             require(mode == "constant", f"padding by a named size by the mode {mode}")
-            x = _with_blocks(x, axis, (low, high), value)
+            x = _with_block(x, axis, low, value, before=True)
+            x = _with_block(x, axis, high, value, before=False)
     plain = [0 if isinstance(one, Dim) else one for one in pads]
     open_ = [isinstance(one, Dim) for one in pads]
     pairs = {
@@ -68,14 +69,20 @@ def _cut(x: Tensor, before: Sequence[int], after: Sequence[int]) -> Tensor:
     return ops.slice_tensor(x, tuple(cuts)) if any(one != slice(0, None) for one in cuts) else x
 
 
-def _with_blocks(x: Tensor, axis: int, sizes: tuple[Size, Size], value: Tensor) -> Tensor:
-    """A tensor between blocks of a value, whose sizes follow from named ones."""
-    blocks = []
-    for size in sizes:
-        require(is_never_negative(polynomial(size)), f"whether {size} is negative is not known")
-        shape = [size if at == axis else dim for at, dim in enumerate(x.shape)]
-        blocks.append(full(value, shape))
-    return ops.concat([blocks[0], x, blocks[1]], axis)
+def _with_block(x: Tensor, axis: int, size: Size, value: Tensor, *, before: bool) -> Tensor:
+    """A tensor and a block of a value, whose size follows from named ones, before or behind it.
+
+    A size that may be negative, when it takes elements away, leaves so many as are known to be.
+    """
+    whole = x.shape[axis]
+    total = size_of(polynomial(size) + whole.polynomial)
+    grows = is_never_negative(polynomial(size))
+    fits = grows or is_never_negative(polynomial(total))
+    require(fits, f"whether {size} is negative is not known")
+    shape = [(size if grows else total) if at == axis else dim for at, dim in enumerate(x.shape)]
+    block = full(value, shape)
+    grown = ops.concat([block, x] if before else [x, block], axis)
+    return grown if grows else cut_along(grown, axis, whole if before else Dim(0), Dim(total))
 
 
 MODES = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}

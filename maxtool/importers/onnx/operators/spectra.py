@@ -152,13 +152,12 @@ def short_time_transform(call: OperatorCall) -> Tensor:
     window = call.maybe(2)
     require(window is not None or call.has(3), "neither a window nor frame_length is given")
     size = window.shape[0] if window is not None else Dim(int(call.known(3).reshape(())))
-    require(length.is_static and size.is_static, "a window or a signal of a named size")
+    require(size.is_static, "a window of a named size")
     points = int(size)
-    require(0 < points <= min(int(length), MOST_POINTS) and step > 0, "windows that do not fit")
+    most = min(int(length), MOST_POINTS) if length.is_static else MOST_POINTS
+    require(0 < points <= most and step > 0, "windows that do not fit")
     require(not call.has(3) or int(call.known(3).reshape(())) == points, "frame_length differs")
-    starts = np.arange(0, int(length) - points + 1, step)
-    places = held(call, (starts[:, None] + np.arange(points)).astype(np.int64))
-    real, imaginary = _parts(call, ops.gather(signal, places, 1))
+    real, imaginary = _parts(call, ops.gather(signal, _places(call, length, points, step), 1))
     onesided = call.flag("onesided", 1)
     require(not onesided or imaginary is None, "onesided is for real numbers")
     if window is not None:
@@ -166,6 +165,15 @@ def short_time_transform(call: OperatorCall) -> Tensor:
         imaginary = None if imaginary is None else imaginary * window
     bins = points // 2 + 1 if onesided else points
     return ops.stack(Transform(call, points, bins).forward(real, imaginary), -1)
+
+
+def _places(call: OperatorCall, length: Dim, points: int, step: int) -> Tensor:
+    """Places of the elements of windows, ``[windows, points]``."""
+    windows = (length - points) // step + 1
+    if length.is_static:
+        starts = np.arange(int(windows))[:, None] * step
+        return held(call, (starts + np.arange(points)).astype(np.int64))
+    return ops.unsqueeze(ops.range(0, windows) * step, 1) + ops.range(0, points)
 
 
 @operator("MelWeightMatrix")
