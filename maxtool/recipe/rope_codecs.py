@@ -13,6 +13,8 @@ from maxtool.recipe.keys import short
 # What transformers calls each scaling.
 KINDS = {"default": "none", "linear": "linear", "dynamic": "dynamic", "llama3": "llama3"}
 KINDS |= {"yarn": "yarn", "longrope": "longrope"}
+# Names in GGUF: llama.cpp loads no file that names another. Of a dynamic one the factor is written.
+NAMED = {"none": None, "linear": "linear", "yarn": "yarn", "longrope": "longrope", "dynamic": None}
 
 
 def _is_stretched(kind: object, alpha: object) -> bool:
@@ -33,6 +35,22 @@ def _write_kind(value: str, _values: Values) -> Raws:
         if own == value:
             return name, None
     raise Unspellable
+
+
+def _read_named(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
+    """Read a scaling that GGUF names, or the one whose factor is said without a name."""
+    name, factor = raws
+    if factor is None:
+        return name
+    if name not in (None, "none"):
+        raise Undefined(f"{short(name)} beside the factor of a dynamic scaling")
+    return "dynamic"
+
+
+def _write_named(value: str, _values: Values) -> Raws:
+    if not isinstance(value, str) or value not in NAMED:
+        raise Unspellable
+    return NAMED[value], None
 
 
 def _read_base(raws: Raws, values: Values) -> Any:  # noqa: ANN401
@@ -194,6 +212,12 @@ ROPE_CODECS: Mapping[str, Codec] = {
     "stretched_scaling": Codec(
         read=_read_kind,
         write=_write_kind,
+        types=("str",),
+        keys=("any", "any"),
+    ),
+    "named_scaling": Codec(
+        read=_read_named,
+        write=_write_named,
         types=("str",),
         keys=("any", "any"),
     ),

@@ -262,7 +262,7 @@ def test_ctrl_c_cancels_the_tasks(
     command = ["convert", str(MODEL), "-o", "out.gguf", "--split-max-size", "30K"]
     assert nodes.maxtool(to / "one", *command).returncode == 0
     process = nodes.begun(to / "many", [*command, *RAY], interruptible)
-    wait_for("out-00003")
+    wait_for("out-00005")
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=WAIT)
     assert process.returncode == 130, told

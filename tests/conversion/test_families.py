@@ -138,7 +138,6 @@ def test_both_spellings_give_the_same_model(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("tiny-dynamic", "rope_scaling = 'dynamic' has no spelling in gguf"),
         ("tiny-falcon-rw", "block = 'pre' has no spelling in gguf"),
         ("tiny-falcon-rw", "qkv_bias = True has no spelling in gguf"),
         ("tiny-qwen3-moe", "expert_layers = (True, False, True) has no spelling in gguf"),
@@ -157,7 +156,7 @@ def test_what_gguf_has_no_form_for(tmp_path: Path, name: str, problem: str) -> N
         ("tiny-gemma2", {"sliding_window": None}),
         ("tiny-qwen3-moe-all", {"norm_topk": False}),
         ("tiny-llama", {"hidden_act": "gelu"}),
-        ("tiny-gpt-neox", {"hidden_act": "gelu_tanh"}),
+        ("tiny-smollm3", {"hidden_act": "gelu_tanh"}),
         ("tiny-smollm3", {"rope_layers": (True, False, True, True)}),
     ],
 )

@@ -192,6 +192,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "experts_from": stepped(),
     "experts_between": stepped(),
     "experts_listed_or_from": FLAGS,
+    "named_scaling": st.sampled_from(["linear", "yarn", "longrope"]),
     "stretched_scaling": st.sampled_from(["none", "linear", "dynamic", "llama3", "yarn"]),
     "stretched_base": FACTORS,
     "long_mscale": st.none() | st.floats(1.5, 9),

@@ -113,7 +113,9 @@ def plain(values: Fields) -> Fields:
 
 
 def is_supported(recipe: Recipe, values: Fields) -> bool:
-    """Return whether all fields have values that the recipe allows."""
+    """Return whether all fields have values that the recipe allows, and a scaling its factor."""
+    if values.get("rope_scaling") == "dynamic" and values["rope_factor"] is None:
+        return False
     allowed = ((item.name, item.allowed) for item in recipe.fields.values() if item.allowed)
     return all(
         values[name] is None or values[name] in [evaluate(each, values) for each in known]

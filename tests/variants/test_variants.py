@@ -43,9 +43,9 @@ UNDERSTOOD = frozenset(
 ) | {"rms_norm_eps", "rope_theta", "sliding_window", "vocab_size"}
 
 
-# llama.cpp has no place for the biases of Falcon's first form, for dynamic scaling or for relu in
-# DistilBERT, whatever else is changed.
-WITHOUT_GGUF = ("tiny-falcon-rw", "tiny-dynamic")
+# llama.cpp has no place for the biases of Falcon's first form, or for relu in DistilBERT, whatever
+# else is changed.
+WITHOUT_GGUF = ("tiny-falcon-rw",)
 
 
 class Ours:
