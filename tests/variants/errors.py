@@ -57,21 +57,22 @@ def recipe_of(family: str, folder: Path) -> str:
 def of_folders(family: str, folder: Path) -> Iterator[float]:
     """Yield the error of each configuration's folder."""
     files = Files(folder)
-    for row in _computed(family):
+    for row in computed(family):
         yield _error(row, files.checkpoint(row).path)
 
 
 def of_files(family: str, folder: Path) -> Iterator[float]:
     """Yield the error of the GGUF file made of each that llama.cpp's converter takes, too."""
     files = Files(folder)
-    for number, row in enumerate(row for row in _computed(family) if "gguf" in row.more):
+    for number, row in enumerate(row for row in computed(family) if "gguf" in row.more):
         output = folder / f"{number}.gguf"
         convert(prepare(Request(files.checkpoint(row).path, output)))
         yield _error(row, output)
         output.unlink()
 
 
-def _computed(family: str) -> Iterator[Row]:
+def computed(family: str) -> Iterator[Row]:
+    """Yield the configurations that transformers computes, and that are not refused here."""
     listed = {*recorded().get(family, ())}
     return (
         row

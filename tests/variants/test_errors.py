@@ -8,7 +8,7 @@ import pytest
 
 from maxtool.recipe import recipe_names
 from tests.effort import sampled
-from tests.variants.errors import DECODERS, of_files, of_folders, told
+from tests.variants.errors import DECODERS, of_files, of_folders, recipe_of, told
 
 # Families that are called as their recipes are.
 NAMED = [family for family in DECODERS if family in told()]
@@ -24,7 +24,7 @@ def test_the_table_has_the_families() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("family", sampled(NAMED, share=20))
 def test_errors_are_no_larger_than_told(family: str, tmp_path: Path) -> None:
-    found = told()[family]
+    found = told()[recipe_of(family, tmp_path / "recipe")]
     (tmp_path / "files").mkdir()
     assert max(of_folders(family, tmp_path / "folders")) < found.folders * ROUNDED
     assert (

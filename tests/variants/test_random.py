@@ -14,6 +14,7 @@ from tests.data.seeded import sample
 from tests.effort import sampled, thinned
 from tests.parity.traced import TracedModel
 from tests.variants import gguf_keys
+from tests.variants.errors import computed
 from tests.variants.judge import Judge
 from tests.variants.rows import ALLOWED, RANDOM, Files, error, inputs, rows
 
@@ -115,7 +116,7 @@ def test_keys_that_are_left_out(family: str, tmp_path: Path) -> None:
 def test_calls_with_a_cache(family: str, tmp_path: Path) -> None:
     """A first call, then token by token; frequencies may follow the length that is reached."""
     files = Files(tmp_path)
-    for row in list(rows(family))[::STEP]:
+    for row in list(computed(family))[::STEP]:
         ids = inputs(row)["input_ids"]
         starts = [0, *range(row.more["first"], ids.shape[1])]
         result = TracedModel(files.checkpoint(row)).cached(ids, starts)
