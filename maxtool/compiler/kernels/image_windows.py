@@ -45,6 +45,26 @@ class InputImage:
             loops.enter_context(b.when(tirx.all(*(inside for _, inside in found))))
             body(taps, [place for place, _ in found])
 
+    def count(self, *, padding: bool = False) -> b.Expr:
+        """Return how many places ``each`` runs a body for, of a window that is not transposed."""
+        total = b.integer(1)
+        for axis, size in enumerate(self.sizes):
+            total = total * self._count(axis, size, padding)
+        return total
+
+    def _count(self, axis: int, size: b.Expr, padding: bool) -> b.Expr:
+        window = self.window
+        start = b.index(self.pixel[axis] * window.stride[axis] - window.before[axis])
+        dilation, most = window.dilation[axis], b.integer(window.size[axis])
+
+        def taps_to(place: b.Expr) -> b.Expr:
+            """The taps before a place."""
+            return b.least(b.ceildiv(b.greatest(place - start, 0), dilation), most)
+
+        if padding:
+            return taps_to(size + window.after[axis])
+        return b.greatest(taps_to(size) - taps_to(b.integer(0)), 0)
+
     def _place(self, axis: int, tap: b.Expr, padding: bool) -> tuple[b.Expr, b.Expr]:
         """Return the place along a dimension, and whether it is inside."""
         window, size = self.window, self.sizes[axis]

@@ -44,13 +44,12 @@ def pool(
                     b.store(total, combine(b.load(total, (o,), n), value), (o,), n)
 
             image.each(take)
-            count = b.cell(tirx.const(0, computed))
-            if op == "avg_pool":
-                image.each(lambda *_: count.add(1), padding=count_padding)
+            places = image.count(padding=count_padding) if op == "avg_pool" else None
+            count = None if places is None else b.let(T.Cast(computed, places))
             for o, n in pieces:
                 value = b.load(total, (o,), n)
-                if op == "avg_pool":
-                    value = value / b.splat(count.value, n)
+                if count is not None:
+                    value = value / b.splat(count, n)
                 backend.write(y, value, (*pixel, first + o), dtype, n)
 
         work = prod(window.size) * channels

@@ -20,6 +20,8 @@ from maxtool.compiler.kernels.cpu.special_functions import Vectors
 
 # Vectors of an image's channels that are computed together.
 VECTORS = 4
+# Tasks, at least, that a pixel is shared by, where it has as many vectors of channels.
+PARTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +73,17 @@ class CpuBackend:
     def each_pixel(
         self, sizes: Pixel, channels: tuple[int, int], body: PixelBody, *, dtype: str, work: int
     ) -> None:
-        """Run ``body(pixel, group, first, pieces)`` for some vectors at a time, and the rest."""
+        """Run ``body(pixel, group, first, pieces)`` for some vectors at a time, and the rest.
+
+        A pixel that is worth several threads, such as the mean of a whole image, is shared by its
+        channels.
+        """
         groups, count = channels
         width = e.width_of(dtype, self.tile.width)
+        if work >= b.SERIAL_WORK // PARTS:
+            step = width * next((n for n in (4, 2) if count >= PARTS * n * width), 1)
+            self._each_part(sizes, channels, (step, width), body, work=work)
+            return
         whole, rest = divmod(count, VECTORS * width)
 
         def pixel(i: b.Expr) -> None:
@@ -90,6 +100,39 @@ class CpuBackend:
                     block(count - rest, rest)
 
         b.each_row(prod(sizes, start=b.integer(1)), work, pixel)
+
+    def _each_part(
+        self,
+        sizes: Pixel,
+        channels: tuple[int, int],
+        block_of: tuple[int, int],
+        body: PixelBody,
+        *,
+        work: int,
+    ) -> None:
+        """Run the body for a block of channels of a group of a pixel, each by itself.
+
+        ``block_of`` says how many they are, and how many of them a vector has.
+        """
+        groups, count = channels
+        step, width = block_of
+        whole, rest = divmod(count, step)
+        parts = whole + (rest > 0)
+
+        def part(i: b.Expr) -> None:
+            *place, group, number = b.unravel(i, [*sizes, b.integer(groups), b.integer(parts)])
+            first = b.index(group * count + number * step)
+
+            def block(size: int) -> None:
+                body(place, group, first, b.widths(size, width))
+
+            if not (whole and rest):
+                block(step if whole else rest)
+                return
+            b.either(number < whole, lambda: block(step), lambda: block(rest))
+
+        rows = prod(sizes, start=b.integer(groups * parts))
+        b.each_row(rows, -(-work // (groups * parts)), part)
 
     def compute(
         self, function: Callable[..., b.Expr], vectors: Sequence[b.Expr], width: int

@@ -18,6 +18,8 @@ SIDE = 8
 TILES = 2
 # Elements of a row of the result that one task writes.
 LENGTH = 256
+# Channels of a picture.
+NARROW = 3
 
 
 def permute(tile: RegisterTile, dtype: str, dims: tuple[int, ...]) -> b.PrimFunc:
@@ -64,7 +66,21 @@ def permute(tile: RegisterTile, dtype: str, dims: tuple[int, ...]) -> b.PrimFunc
                             b.store(y, vector, at(dims, i, k + column), SIDE)
                 each((first, first + span), b.index(start + whole * SIDE))
 
-            b.either(first + span <= sizes[last], tiles, lambda: each((first, sizes[last]), start))
+            def narrow() -> None:
+                """Write the few elements of each row of the result side by side."""
+                stop = b.index(b.least(first + span, sizes[last]))
+                with T.serial(first, stop) as k:
+                    for i in range(NARROW):
+                        b.store(
+                            y, x[at(range(last + 1), b.integer(i), k)], at(dims, b.integer(i), k)
+                        )
+
+            def wide() -> None:
+                b.either(
+                    first + span <= sizes[last], tiles, lambda: each((first, sizes[last]), start)
+                )
+
+            b.either(sizes[across] == NARROW, narrow, wide)
 
         b.either(
             sizes[last] < span,
