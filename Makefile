@@ -16,7 +16,7 @@ READY_AARCH64 := $(AARCH64)/.ready
 # What it imports is compiled when it is, which takes less than all that is installed.
 PIP_ALL := $(VENV_ALL)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile
 DEMO := build/demo
-FAST := not slow and not reference and not peers
+FAST := not slow and not long and not reference and not peers
 PARALLEL := -m pytest -q -n auto --dist worksteal
 PYTEST := $(PY) $(PARALLEL)
 # Plain torch comes with CUDA's libraries, so it is installed first, from an index that is asked for

@@ -68,6 +68,7 @@ def named(file: Path) -> str:
     return file.relative_to(ROOT).as_posix()
 
 
+@pytest.mark.long
 def test_docstrings_begin_with_a_noun_or_a_verb() -> None:
     wrong = [
         f"{named(file)}:{line}: {text.splitlines()[0]}"

@@ -166,6 +166,7 @@ def has_code(entry: Path) -> bool:
     return entry.suffix == ".py" or any(entry.glob("*.py"))
 
 
+@pytest.mark.long
 def test_lower_rooms_never_import_upper_ones() -> None:
     wrong = [
         f"{result.inside} imports {result.module}"
@@ -379,6 +380,7 @@ def pytorch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("pytorch")
 @pytest.mark.parametrize(
     "module", ["engine", "nn.eager", "compiler.cuda.binaries", "cli.build_preload"]
@@ -392,6 +394,7 @@ def test_the_compiler_imports_no_framework(module: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("pytorch")
 def test_commands_that_compile_import_no_framework(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -40,6 +40,7 @@ def test_every_kernel_and_every_recipe_has_a_test() -> None:
     assert [each for each in models - recorded if not (levels.DATA / each).is_dir()] == []
 
 
+@pytest.mark.long
 def test_each_of_these_tests_is_there() -> None:
     """A test's parameters may have changed since; without this, only what is slow would tell."""
     done = in_a_process({name for names in PARTS.values() for name in names}, "--collect-only")

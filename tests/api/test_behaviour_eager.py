@@ -73,6 +73,7 @@ class Plain(Module[[Tensor], Tensor]):
         return self.by_name["a"]["b"](self.ls[0](x) * self.ls[1])
 
 
+@pytest.mark.long
 def test_plain_lists_and_dicts_are_tracked() -> None:
     model = Plain()
     names = ["ls.1", "ls.0.weight", "ls.0.bias", "by_name.a.b.weight"]

@@ -113,6 +113,7 @@ def test_weight_data_is_a_value() -> None:
     np.testing.assert_array_equal(np.asarray(model.state_dict()["up.weight"]), state["up.weight"])
 
 
+@pytest.mark.long
 def test_loading_again_replaces() -> None:
     model = MLP()
     model.load_state_dict(values(0))
@@ -209,6 +210,7 @@ def test_a_module_is_replaced_in_place() -> None:
         stack.replace_module("2", other)
 
 
+@pytest.mark.long
 def test_modules_are_copied_and_pickled_with_what_they_share() -> None:
     for copied in (copy.deepcopy(Tied()), pickle.loads(pickle.dumps(Tied()))):  # noqa: S301
         assert list(copied.state_dict()) == ["emb.weight"]

@@ -227,6 +227,7 @@ class Dictionary:
         return Weight(self.name, DType.float32, self.arrays[self.name].shape)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("of", [np.asarray, Tensor], ids=["numpy", "tensor"])
 def test_any_class_with_the_members_is_one(of: Any) -> None:
     rows = np.random.default_rng(0).normal(size=(5, 10)).astype(np.float32)

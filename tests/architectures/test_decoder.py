@@ -111,6 +111,7 @@ def test_entries_name_their_inputs_outputs_and_state() -> None:
     assert len(prefill.types) == 2 + 2 * 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "changes",
     [

@@ -81,6 +81,7 @@ def drawn(settings: list[float], numbers: np.ndarray) -> list[int]:
     return result
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("how", "settings"),
     [

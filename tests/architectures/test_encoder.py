@@ -203,6 +203,7 @@ def test_a_context_with_too_many_places() -> None:
         made(**NEAR | {"context_length": 1 << 28})
 
 
+@pytest.mark.long
 def test_a_head_with_a_layer_of_its_own_takes_no_pooler() -> None:
     """Heads as RoBERTa's and ELECTRA's, beside which old files have BERT's pooler."""
     ids = Tensor(np.arange(2, 8)[None])

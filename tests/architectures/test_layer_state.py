@@ -164,6 +164,7 @@ def test_the_graph_computes_what_numpy_does(kind: str) -> None:
     np.testing.assert_allclose(logits, expected, atol=1e-5)  # angles are float32
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize(
     ("kind", "slides"),

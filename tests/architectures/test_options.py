@@ -373,6 +373,7 @@ EDGES = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize(
     "name",
@@ -478,6 +479,7 @@ def test_any_options_that_go_together(found: dict[str, Any], seed: int) -> None:
     check(config, seed, without_cache=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "dtype",
     [pytest.param(DType.float16, marks=pytest.mark.slow), DType.bfloat16],

@@ -26,6 +26,7 @@ PARTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize(
     ("window", "transposed", "dtype"),
@@ -58,6 +59,7 @@ def test_a_text_read_in_parts(
             np.testing.assert_allclose(logits, whole[:, at - 1], rtol=bound, atol=bound)
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("window", thinned([1, 5, 16], 5))
 def test_layers_that_have_no_keys_of_their_own(window: int) -> None:
@@ -99,6 +101,7 @@ def test_a_text_read_in_parts_with_a_cache_in_blocks() -> None:
             assert off < 1 / 254, (lengths, at)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chunked", [False, True])
 def test_going_back_by_one_position_loses_nothing(*, chunked: bool) -> None:
     config = CONFIG | SLIDING | {"sliding_window": 5, "chunked_window": chunked}

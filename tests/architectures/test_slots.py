@@ -167,6 +167,7 @@ FORMS = [
 SINGLE = [form for form in FORMS if form[0] is DType.float32]
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize(("dtype", "kind"), sampled(thinned(FORMS, *SINGLE), *SINGLE))
 def test_texts_of_any_length_side_by_side(kind: str, dtype: DType) -> None:

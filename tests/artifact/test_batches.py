@@ -36,6 +36,7 @@ def folder(compiled: Compile, data: Path) -> Path:
     return compiled(data / "tiny-llama", batch=SLOTS)
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", thinned(list(MODELS), *MODELS[1:3]))
 def test_texts_side_by_side_are_those_alone(compiled: Compile, data: Path, name: str) -> None:
@@ -56,6 +57,7 @@ def test_texts_side_by_side_are_those_alone(compiled: Compile, data: Path, name:
     assert list(many.generate(PROMPTS[0], 8)) == list(single.generate(PROMPTS[0], 8))
 
 
+@pytest.mark.long
 def test_logits_of_each_row(compiled: Compile, data: Path, folder: Path) -> None:
     """Rows in any order, a slot that is idle, and one that begins anew."""
     model, single = loader.load(folder), loader.load(compiled(data / "tiny-llama"))
@@ -101,6 +103,7 @@ def test_prompts_are_taken_when_there_is_a_slot(folder: Path) -> None:
     assert sorted([first.index, *(one.index for one in results)]) == [*range(len(PROMPTS))]
 
 
+@pytest.mark.long
 def test_bfloat16_rows_together_are_close_to_those_alone(compiled: Compile, data: Path) -> None:
     """Activations are rounded where CPUs multiply pairs, and there is more than one row."""
     folder = compiled(data / "tiny-llama", batch=SLOTS, dtype=DType.bfloat16)
@@ -148,6 +151,7 @@ def test_a_prompt_that_cannot_be_continued_is_told_of_alone(folder: Path) -> Non
     assert len(found[4].ids) == 1
 
 
+@pytest.mark.long
 def test_many_slots_reach_the_kernels_of_many_rows(compiled: Compile, data: Path) -> None:
     """Sums are in another order there, so what is picked from may differ in the last digits."""
     model = loader.load(compiled(data / "tiny-llama", batch=70))
@@ -188,6 +192,7 @@ def test_places_outside_the_state_are_refused(folder: Path, case: str) -> None:
         model.run("decode", arrays)
 
 
+@pytest.mark.long
 def test_a_window_is_lost_slot_by_slot(compiled: Compile, data: Path) -> None:
     model = loader.load(compiled(data / "tiny-mistral", batch=2))
     state = model.new_state()
@@ -237,6 +242,7 @@ def test_a_manifest_that_lies_about_its_slots(folder: Path, tmp_path: Path) -> N
             loader.Manifest(changed(folder, tmp_path / str(number), **lie))
 
 
+@pytest.mark.long
 def test_the_program(compiled: Compile, sample: Path, tmp_path: Path) -> None:
     program = compiled(sample, batch=2) / "run.py"
     file = tmp_path / "prompts.txt"
@@ -290,6 +296,7 @@ def test_more_slots_than_the_memory_holds_are_refused(
         artifact.prepare(artifact.Request(data / "tiny-llama", tmp_path / "none", batch=8))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", thinned(list(MODELS), "tiny-mistral"))
 def test_check_passes(data: Path, tmp_path: Path, name: str) -> None:
     request = artifact.Request(data / name, tmp_path / "model", batch=SLOTS, check=True)

@@ -55,6 +55,7 @@ def test_what_transformers_computes(
     assert greedy(folder, expected["greedy_prompt"], len(tokens)) == tokens
 
 
+@pytest.mark.long
 def test_a_check_allows_what_the_cache_loses(sample: Path, tmp_path: Path) -> None:
     options = {"check": True, "kv_dtype": DType.float16}
     build = artifact.prepare(artifact.Request(sample, tmp_path / "out", **options))
@@ -100,6 +101,7 @@ def test_the_type_of_the_cache(
     assert build.contents.state_bytes == 2 * 4 * 2 * 16 * 100 * expected.size_in_bytes
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch", [1, 3])
 def test_a_check_allows_what_blocks_lose(tmp_path: Path, batch: int) -> None:
     """Compare where nothing else rounds: what is allowed was measured, and is not much more."""
@@ -129,6 +131,7 @@ def test_a_check_allows_what_blocks_lose(tmp_path: Path, batch: int) -> None:
     assert [spec["positions"] for spec in manifest["state"][:4]] == [3, 3, 2, 2]
 
 
+@pytest.mark.long
 def test_parts_of_a_text_with_a_cache_in_blocks(compiled: Compile) -> None:
     """Rows of any number, and steps of joined kernels, write and read the same."""
     options = {"dtype": DType.float32, "context": 100}

@@ -66,6 +66,7 @@ def test_both_dialects_keep_the_tokenizer_and_the_template(source: Path, tmp_pat
 KEPT = ("tiny-llama", "tiny-mistral", "tiny-gemma3", "tiny-yarn")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", thinned(KEPT, "tiny-llama", "tiny-gemma3"))
 def test_what_is_kept_changes_nothing(compiled: Compile, data: Path, name: str) -> None:
     """A text read in two parts is continued as one read at once, with windows and scaling too."""
@@ -81,6 +82,7 @@ def test_what_is_kept_changes_nothing(compiled: Compile, data: Path, name: str) 
     assert list(kept.generate(ids[:11], 3, choose)) == first
 
 
+@pytest.mark.long
 def test_keys_that_depend_on_the_length_are_read_again(compiled: Compile, data: Path) -> None:
     """Dynamic scaling: what was read of a longer prompt is of no use to another, nor to itself."""
     model = loader.load(compiled(data / "tiny-dynamic"))
@@ -100,6 +102,7 @@ def test_keys_that_depend_on_the_length_are_read_again(compiled: Compile, data: 
     assert reused == [0, 0, 14, 0, 0, 0, 12]
 
 
+@pytest.mark.long
 def test_the_artifact_replies(compiled: Compile, source: Path) -> None:
     folder = compiled(source)
     manifest = json.loads((folder / "manifest.json").read_text())

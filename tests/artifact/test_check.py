@@ -22,6 +22,7 @@ from maxtool.graph import Graph, Node
 from maxtool.runtime.loader.recorded_checks import FILE, Tolerance
 
 
+@pytest.mark.long
 def test_a_model_that_no_table_names_is_checked(data: Path, tmp_path: Path) -> None:
     source, output = tmp_path / "source", tmp_path / "out"
     shutil.copytree(data / "tiny-llama", source)
@@ -41,6 +42,7 @@ def with_window(data: Path, folder: Path, window: int) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_a_window_longer_than_the_usual_text_is_passed(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,6 +72,7 @@ def nested(graphs: Iterable[Graph]) -> Iterator[Graph]:
         yield from nested(graph.subgraphs.values())
 
 
+@pytest.mark.long
 def test_a_context_may_end_before_the_window_does(data: Path, tmp_path: Path) -> None:
     source, output = with_window(data, tmp_path / "source", 40), tmp_path / "out"
     artifact.make(artifact.prepare(artifact.Request(source, output, context=20, check=True)))
@@ -77,6 +80,7 @@ def test_a_context_may_end_before_the_window_does(data: Path, tmp_path: Path) ->
     assert (checked["tokens"], checked["unreached"]) == (20, [])
 
 
+@pytest.mark.long
 def test_what_the_check_could_not_reach_is_told(data: Path, tmp_path: Path) -> None:
     source = with_window(data, tmp_path / "source", 600)
     config = json.loads((source / "config.json").read_text()) | {"max_position_embeddings": 700}
@@ -90,6 +94,7 @@ def test_what_the_check_could_not_reach_is_told(data: Path, tmp_path: Path) -> N
     assert told in " ".join(result.stderr.split())
 
 
+@pytest.mark.long
 def test_a_recipe_that_is_not_ours_is_said_to_be_unverified(data: Path, tmp_path: Path) -> None:
     recipe = tmp_path / "mine.toml"
     recipe.write_text('schema = 2\nname = "mine"\nextends = "llama"\n')
@@ -154,6 +159,7 @@ def test_architectures_know_where_they_compute_otherwise(
     assert result.contents.turns == turns
 
 
+@pytest.mark.long
 def test_forward_is_shown_fewer_tokens_where_its_logits_would_be_many(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

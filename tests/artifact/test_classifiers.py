@@ -48,6 +48,7 @@ def written(folder: Path, case: str) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("case", RECIPES)
 def test_logits(case: str, tmp_path: Path) -> None:
@@ -184,6 +185,7 @@ def test_vectors_of_a_classifier_go_to_a_file(bert: Path, tmp_path: Path) -> Non
     np.testing.assert_allclose(np.load(output), loader.load(bert).embed("he sat"), rtol=1e-5)
 
 
+@pytest.mark.long
 def test_what_does_not_fit(bert: Path, data: Path, tmp_path: Path) -> None:
     vectors = made_without_head(data, tmp_path)
     assert "pairs with a --query are scored" in refused(vectors, "--query", "a", "--text", "b")
@@ -234,6 +236,7 @@ def test_manifests_that_are_damaged(
         loader.load(tmp_path / "artifact", check=False)
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_heads_with_their_labels_go_through_gguf(

@@ -159,6 +159,7 @@ def test_a_state_that_no_memory_holds(compiled: Compile, data: Path, tmp_path: P
         loader.load(folder, check=False).new_state(batch=1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SOURCES)
 def test_several_numbers_that_agree(
     compiled: Compile, data: Path, tmp_path: Path, name: str

@@ -43,6 +43,7 @@ def checkpoint(folder: Path, case: str, processor: Any = None, **changes: Any) -
     return written(case, folder, **changes)
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", RECIPES)
 def test_check_passes(name: str, tmp_path: Path) -> None:
@@ -57,6 +58,7 @@ def test_check_passes(name: str, tmp_path: Path) -> None:
         assert error(model.run(entry, {"pixel_values": pixels})[output], expected) <= BOUND
 
 
+@pytest.mark.long
 def test_labels_of_an_image(tmp_path: Path) -> None:
     module = pytest.importorskip("PIL.Image", reason="needs Pillow")
     labels = {"0": "cat", "1": "dog", "2": "owl"}
@@ -74,6 +76,7 @@ def test_labels_of_an_image(tmp_path: Path) -> None:
     assert (facts["image"]["shortest_edge"], facts["image"]["crop"]) == (24, [21, 21])
 
 
+@pytest.mark.long
 def test_vectors_of_length_1(tmp_path: Path) -> None:
     case = "ConvNext-0"
     source, size = checkpoint(tmp_path / "model", case), CASES[case]["size"]
@@ -156,6 +159,7 @@ def test_statistics_that_no_filter_follows_from(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", ["ResNet-0", "ConvNext-0", "ConvNextV2-0"])
 def test_code_for_gpus(case: str, tmp_path: Path) -> None:
     source = checkpoint(tmp_path / "model", case)

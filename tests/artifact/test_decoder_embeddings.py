@@ -71,6 +71,7 @@ def vectors(hidden: Array, pooling: str) -> Array:
     return result
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", thinned(["tiny-qwen3", "tiny-mistral"], "tiny-qwen3"))
 def test_hidden_states_have_the_recorded_logits(name: str, tmp_path: Path) -> None:
     """Multiply them with the head that the model of texts has, of which logits were recorded."""
@@ -85,6 +86,7 @@ def test_hidden_states_have_the_recorded_logits(name: str, tmp_path: Path) -> No
     assert error(actual, vectors(hidden, "last")) <= BOUND
 
 
+@pytest.mark.long
 def test_padding_before_a_text_is_refused(tmp_path: Path) -> None:
     model = compiled(embedding("tiny-qwen3", tmp_path / "it"), tmp_path / "out")
     ids = recorded(DATA / "tiny-qwen3")["input_ids"]
@@ -103,6 +105,7 @@ def test_poolings(pooling: str, tmp_path: Path) -> None:
     assert error(actual, vectors(hidden, pooling)) <= BOUND
 
 
+@pytest.mark.long
 def test_through_gguf(tmp_path: Path) -> None:
     source = embedding("tiny-qwen3", tmp_path / "it")
     told = convert(source, tmp_path / "model.gguf")
@@ -132,6 +135,7 @@ def test_a_head_that_is_there_is_not_needed(tmp_path: Path) -> None:
     assert "lm_head.weight is not needed to run and is dropped" in build.notes
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("usual", [None, "query"])
 def test_prompts(usual: str | None, tmp_path: Path) -> None:
     options = {"prompts": PROMPTS, "default_prompt_name": usual}
@@ -148,6 +152,7 @@ def test_prompts(usual: str | None, tmp_path: Path) -> None:
         model.embed("hot soup", prompt="other")
 
 
+@pytest.mark.long
 def test_prompts_at_the_terminal(tmp_path: Path) -> None:
     source = embedding("tiny-llama", tmp_path / "it", prompts=PROMPTS)
     model = compiled(source, tmp_path / "out")
@@ -175,6 +180,7 @@ def test_a_usual_prompt_that_is_not_there(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["tiny-bert"])
 def test_prompts_of_encoders(name: str, tmp_path: Path) -> None:
     shutil.copytree(DATA / name, tmp_path / "it")

@@ -81,6 +81,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return make
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize(
     "case",
@@ -116,6 +117,7 @@ def test_a_spiece_model_of_another_class_is_no_tokenizer(tmp_path: Path) -> None
     assert read(with_tokenizer("siglip", tmp_path, tokenizer_class="AlbertTokenizer")) is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["clip", "siglip"])
 def test_what_an_image_shows(kind: str, compiled: Callable[[str], Path], tmp_path: Path) -> None:
     pytest.importorskip("tokenizers")
@@ -154,6 +156,7 @@ def test_vectors_of_texts(kind: str, compiled: Callable[[str], Path]) -> None:
     assert answer["data"][0]["embedding"] == pytest.approx(found[0], rel=1e-5)  # type: ignore[index]
 
 
+@pytest.mark.long
 def test_padding_that_the_mask_hides(tmp_path: Path) -> None:
     """A tokenizer may give a mask, as its class does where nothing says."""
     pytest.importorskip("tokenizers")

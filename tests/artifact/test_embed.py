@@ -167,6 +167,7 @@ def test_the_artifacts_own_program(folder: Path, model: loader.Model, tmp_path: 
     assert shown.stdout == b"embeddings float32[1, 20]\n"
 
 
+@pytest.mark.long
 def test_compile_says_what_to_try(data: Path, tmp_path: Path) -> None:
     stderr = run("compile", data / "tiny-bert", "-o", tmp_path / "out")[1]
     assert '--text "Once upon a time"' in stderr

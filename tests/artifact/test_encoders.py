@@ -37,6 +37,7 @@ def assert_recorded(artifact: Path, folder: Path) -> None:
         assert error(array, expected[name]) <= BOUND, name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", thinned(TINY, "tiny-bert", "tiny-distilbert"))
 def test_hidden_states(compiled: Compile, data: Path, name: str) -> None:
     assert_recorded(compiled(data / name, context=40), data / name)
@@ -53,6 +54,7 @@ def test_what_sentence_transformers_says(compiled: Compile, data: Path) -> None:
     assert error(actual, first / np.linalg.norm(first, axis=1, keepdims=True)) <= BOUND
 
 
+@pytest.mark.long
 def test_the_configuration_that_transformers_5_writes(
     compiled: Compile, data: Path, tmp_path: Path
 ) -> None:
@@ -62,6 +64,7 @@ def test_the_configuration_that_transformers_5_writes(
     assert_recorded(compiled(folder), folder)
 
 
+@pytest.mark.long
 def test_one_vector_of_a_text_is_the_mean_of_its_tokens(compiled: Compile, data: Path) -> None:
     expected = recorded(data / "tiny-distilbert")
     ids, mask = expected["input_ids"], expected["attention_mask"]
@@ -107,6 +110,7 @@ def test_reference(compiled: Compile, reference: Path, tmp_path: Path, config: s
     assert error(embeddings, mean(expected["last_hidden_state"], mask)) <= BOUND
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", thinned(TINY, "tiny-roberta", "tiny-nomic-bert"))
 def test_check_passes(data: Path, tmp_path: Path, name: str) -> None:
     command = ["compile", str(data / name), "-o", str(tmp_path / "out"), "--check", "--json"]
@@ -115,6 +119,7 @@ def test_check_passes(data: Path, tmp_path: Path, name: str) -> None:
     assert json.loads(result.stdout)["check"]["relative_error"] < 1e-5
 
 
+@pytest.mark.long
 def test_check_sees_a_wrong_weight(data: Path, tmp_path: Path) -> None:
     """Two tensors of one shape exchanged between the graph and the weights of the artifact."""
     result = artifact.prepare(artifact.Request(data / "tiny-bert", tmp_path / "out"))
@@ -130,6 +135,7 @@ def test_check_sees_a_wrong_weight(data: Path, tmp_path: Path) -> None:
         assert problem.startswith(f"{name}: relative error")
 
 
+@pytest.mark.long
 def test_pooling_and_normalisation_may_be_asked_for(compiled: Compile, data: Path) -> None:
     folder = compiled(data / "tiny-distilbert", pooling="max", normalize=True, check=True)
     expected = recorded(data / "tiny-distilbert")

@@ -48,6 +48,7 @@ def test_files_and_checksums(compiled: Compile, data: Path) -> None:
     assert all(one["offset"] % 64 == 0 for one in manifest["weights"]["tensors"])
 
 
+@pytest.mark.long
 def test_its_name_is_its_own_or_asked_for(compiled: Compile, data: Path) -> None:
     def name(folder: Path) -> str:
         return str(json.loads((folder / "manifest.json").read_text())["name"])
@@ -56,6 +57,7 @@ def test_its_name_is_its_own_or_asked_for(compiled: Compile, data: Path) -> None
     assert name(compiled(data / "tiny-llama", name="A Small One")) == "A Small One"
 
 
+@pytest.mark.long
 def test_check_is_recorded(compiled: Compile, data: Path) -> None:
     def status(folder: Path) -> dict[str, object]:
         return dict(json.loads((folder / "manifest.json").read_text())["check"])
@@ -67,6 +69,7 @@ def test_check_is_recorded(compiled: Compile, data: Path) -> None:
     assert 0 < checked["relative_error"] < BOUND
 
 
+@pytest.mark.long
 def test_context_is_the_size_of_the_cache(compiled: Compile, data: Path) -> None:
     folder = compiled(data / "tiny-llama", context=16)
     manifest = json.loads((folder / "manifest.json").read_text())
@@ -112,6 +115,7 @@ def test_a_long_context_is_cut_where_none_is_asked_for(
     assert (cut in usual.notes, cut in more.notes) == (True, False)
 
 
+@pytest.mark.long
 def test_generation_reads_anew_where_longrope_takes_other_factors(
     compiled: Compile, data: Path
 ) -> None:
@@ -124,6 +128,7 @@ def test_generation_reads_anew_where_longrope_takes_other_factors(
     assert list(model.generate(text[:10], max_tokens=12)) == text[10:]
 
 
+@pytest.mark.long
 def test_same_bytes_again(compiled: Compile, data: Path, tmp_path: Path) -> None:
     first = compiled(data / "tiny-llama")
     output = tmp_path / "again"
@@ -163,6 +168,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
+@pytest.mark.long
 def test_standalone_needs_no_compiler(data: Path, tmp_path: Path) -> None:
     folder = tmp_path / "alone"
     source = str(data / "tiny-llama")
@@ -180,6 +186,7 @@ def test_standalone_needs_no_compiler(data: Path, tmp_path: Path) -> None:
     assert len(json.loads(shown.stdout)["ids"]) <= 4
 
 
+@pytest.mark.long
 def test_one_process_may_load_what_was_replaced(
     compiled: Compile, data: Path, tmp_path: Path
 ) -> None:
@@ -195,6 +202,7 @@ def test_one_process_may_load_what_was_replaced(
         assert error(actual, expected["logits"]) <= bound(data / name)
 
 
+@pytest.mark.long
 def test_two_standalone_models_in_one_process(compiled: Compile, data: Path) -> None:
     """The second brings a runtime library of its own, which must not be loaded as well."""
     folders = [compiled(data / name, standalone=True) for name in ("tiny-llama", "tiny-mistral")]

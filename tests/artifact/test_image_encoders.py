@@ -46,6 +46,7 @@ def written(folder: Path, case: str, processor: dict[str, Any] | None = None, **
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_check_passes(recipe: str, tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ class Forced:
         return self.tokens.pop(0) if self.tokens else 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", sampled(thinned([*CASES], "plain", "few"), "plain", "few"))
 def test_what_transformers_computes(case: str, tmp_path: Path) -> None:
     """A text with two images, the second past the windows, and tokens that come by themselves."""
@@ -74,6 +75,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
     return make
 
 
+@pytest.mark.long
 def test_an_image_stands_where_a_text_has_its_token(
     compiled: Callable[[], Path], tmp_path: Path
 ) -> None:
@@ -186,6 +188,7 @@ def test_what_does_not_go_together(
     assert message in said
 
 
+@pytest.mark.long
 def test_a_model_without_images_refuses_them(tmp_path: Path) -> None:
     source = written(tmp_path / "model", "whole", whole=True)
     folder = made(source, recipe="gemma3_vision")

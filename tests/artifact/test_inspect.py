@@ -23,6 +23,7 @@ def show(*arguments: object, code: int = 0) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_matrices_are_those_of_the_checkpoint(compiled: Compile, data: Path, dtype: str) -> None:
     """Packed for their kernels, several rows beside each other, the last block not full."""
@@ -75,6 +76,7 @@ def test_as_json(compiled: Compile, data: Path) -> None:
         assert shown["stats"]["count"] == shown["parameters"]
 
 
+@pytest.mark.long
 def test_an_artifact_for_several_devices(compiled: Compile, data: Path) -> None:
     result = open_checkpoint(compiled(data / "tiny-llama", devices=2))
     halves = [result.read(f"{rank}.layers.0.mlp.up.weight").data for rank in (0, 1)]

@@ -95,6 +95,7 @@ def test_the_same_bits(name: str, joined: Callable[[str], Path], tmp_path: Path)
         assert ours.tobytes() == expected.tobytes()
 
 
+@pytest.mark.long
 def test_the_same_bits_on_any_number_of_threads(joined: Callable[[str], Path]) -> None:
     folder = joined("fireside-256/Q4_K_M.gguf")
     found = set()
@@ -107,6 +108,7 @@ def test_the_same_bits_on_any_number_of_threads(joined: Callable[[str], Path]) -
     assert bits
 
 
+@pytest.mark.long
 def test_kernels_are_timed_one_by_one(joined: Callable[[str], Path]) -> None:
     model = loader.load(joined("tiny-llama"))
     expected = logits(model, TEXT)

@@ -286,6 +286,7 @@ def test_everything_that_does_not_fit_is_listed(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.long
 def test_a_prefix_and_another_type(tmp_path: Path) -> None:
     inner = {f"model.mlp.{name}": values.astype(np.float16) for name, values in MLP.items()}
     save_file(inner | {"head": normal(4)}, tmp_path / "w.safetensors")
@@ -434,6 +435,7 @@ def test_another_machine_checks_what_was_recorded(checkpoint: Path, tmp_path: Pa
     assert ran.stdout.startswith("forward, batch 1: output: relative error")
 
 
+@pytest.mark.long
 def test_the_same_bytes_again(checkpoint: Path, tmp_path: Path) -> None:
     shutil.copytree(MODULES, tmp_path / "elsewhere")
     for file, name in (GRAPH, "one"), (tmp_path / "elsewhere" / "graph_style.py", "two"):

@@ -54,6 +54,7 @@ def test_a_prompt_may_come_in_pieces(compiled: Compile, data: Path) -> None:
         assert error(result, model(input_ids=ids)["logits"][:, stop - 1]) < 1e-6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("dtype", "bound"),
     thinned([(DType.bfloat16, 2e-2), (DType.float16, 2e-3)], (DType.float16, 2e-3)),
@@ -67,6 +68,7 @@ def test_narrow_weights(compiled: Compile, data: Path, dtype: DType, bound: floa
     assert (artifact / "weights.bin").stat().st_size < 0.6 * full.stat().st_size
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", thinned(TINY, "tiny-llama-tied"))
 def test_gguf_source(compiled: Compile, data: Path, tmp_path: Path, name: str) -> None:
     expected = recorded(data / name)
@@ -77,6 +79,7 @@ def test_gguf_source(compiled: Compile, data: Path, tmp_path: Path, name: str) -
     assert error(logits(artifact, expected["input_ids"]), expected["logits"]) <= bound(data / name)
 
 
+@pytest.mark.long
 def test_quantized_gguf_source(data: Path, tmp_path: Path) -> None:
     source = tmp_path / "model.gguf"
     run = CliRunner().invoke

@@ -11,6 +11,7 @@ from tests.artifact.measure import Compile, bound, error, logits, recorded
 from tests.conversion.test_pytorch_source import as_pytorch
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["tiny-llama-tied"])
 def test_logits(compiled: Compile, data: Path, tmp_path: Path, name: str) -> None:
     expected = recorded(data / name)

@@ -185,6 +185,7 @@ def test_tables_of_many_positions_are_told(tmp_path: Path) -> None:
     assert not quiet
 
 
+@pytest.mark.long
 def test_rows_that_fill_the_last_record_are_told_and_read_right(tmp_path: Path) -> None:
     """A vocabulary of 65 takes 80 rows, and what bounds ids is 65."""
     sizes = SMALL | {"vocab_size": 65, "intermediate_size": 64, "num_hidden_layers": 1}
@@ -197,6 +198,7 @@ def test_rows_that_fill_the_last_record_are_told_and_read_right(tmp_path: Path) 
     assert loader.Manifest(output).limits["input_ids"] == (0, 64)
 
 
+@pytest.mark.long
 def test_parts_for_devices_are_cut_between_blocks(tmp_path: Path) -> None:
     source = random_checkpoint(tmp_path / "source", "tiny-llama", **SMALL)
     builds = [planned(source, tmp_path / f"{n}", quantize=pure(E.Q8_0), devices=n) for n in (1, 2)]
@@ -279,6 +281,7 @@ def test_a_gated_block_of_mixed_weights(shape: tuple[int, ...]) -> None:
         np.testing.assert_allclose(got.to_numpy(), exact, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("encoding", [E.Q8_0, E.Q4_0])
 def test_experts_stay_quantized_and_routers_as_they_are(
     tmp_path: Path, encoding: QuantizationEncoding

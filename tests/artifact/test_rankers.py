@@ -76,6 +76,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Path, 
     return make
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tied", [True, False])
 def test_scores_are_what_one_logit_has_over_the_other(
     tied: bool, made: Callable[..., tuple[Path, loader.Model]]
@@ -90,6 +91,7 @@ def test_scores_are_what_one_logit_has_over_the_other(
     assert "lm_head.weight" not in {spec.name for spec in model.manifest.weights}
 
 
+@pytest.mark.long
 def test_ids_are_those_of_the_template(made: Callable[..., tuple[Path, loader.Model]]) -> None:
     _, model = made()
     for options, words in (
@@ -132,6 +134,7 @@ def test_one_logit_alone(made: Callable[..., tuple[Path, loader.Model]], tmp_pat
     assert "this model gives one" in result.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tied", [True, False])
 def test_through_gguf(
     tied: bool, made: Callable[..., tuple[Path, loader.Model]], tmp_path: Path
@@ -152,6 +155,7 @@ def test_through_gguf(
     assert (tmp_path / "whole" / "additional_chat_templates" / "reranker.jinja").is_file()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("labels", "scores"), [(1, "sigmoid"), (3, "softmax")])
 def test_a_head_for_labels(labels: int, scores: str, tmp_path: Path) -> None:
     source = classifier(tmp_path / "it", labels)
@@ -178,6 +182,7 @@ def test_a_head_for_labels(labels: int, scores: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.concatenate(list(Classifier(found).stream(ids))), logits)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["tiny-llama-tied", "tiny-gemma2", "tiny-mistral"])
 def test_other_decoders(name: str, tmp_path: Path) -> None:
     source = ranker(tmp_path / "it", name=name, tied=name != "tiny-mistral")
@@ -188,12 +193,14 @@ def test_other_decoders(name: str, tmp_path: Path) -> None:
     assert "llama.cpp has no place for scores of texts" in result.stderr
 
 
+@pytest.mark.long
 def test_without_the_module_it_writes_texts(tmp_path: Path) -> None:
     source = ranker(tmp_path / "it")
     without_scores(source)
     assert {"prefill", "decode"} <= {*compiled(source, tmp_path / "out").manifest.entries}
 
 
+@pytest.mark.long
 def test_what_to_run_has_a_query(tmp_path: Path) -> None:
     source, output = ranker(tmp_path / "it"), tmp_path / "out"
     result = CliRunner().invoke(app, ["compile", str(source), "-o", str(output)])
@@ -292,6 +299,7 @@ def test_texts_with_places_as_jinja(text: str) -> None:
     assert ChatTemplate(jinja_of(text), None).render(said) == text
 
 
+@pytest.mark.long
 def test_a_template_without_a_place_is_refused(tmp_path: Path) -> None:
     source = ranker(tmp_path / "it")
     (source / "additional_chat_templates" / "reranker.jinja").write_text(
@@ -302,6 +310,7 @@ def test_a_template_without_a_place_is_refused(tmp_path: Path) -> None:
         model.classify(DOCUMENTS, query=QUERY)
 
 
+@pytest.mark.long
 def test_logits_that_are_the_score_themselves(tmp_path: Path) -> None:
     source = ranker(tmp_path / "it")
     file = source / "config_sentence_transformers.json"

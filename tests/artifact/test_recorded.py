@@ -75,6 +75,7 @@ def test_a_damaged_file_is_refused(recorded: Path, tmp_path: Path, plan: str | N
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 def test_what_was_not_recorded_cannot_be_checked(tmp_path: Path) -> None:
     source = Path(__file__).parents[1] / "data" / "tiny-llama"
     artifact.make(artifact.prepare(artifact.Request(source, tmp_path / "model")))

@@ -45,6 +45,7 @@ def alone(model: loader.Model, ids: list[int], count: int = 6) -> list[int]:
     return list(Session(model).generate(ids, count, GREEDY))
 
 
+@pytest.mark.long
 def test_check_passes(source: Path, tmp_path: Path) -> None:
     request = artifact.Request(source, tmp_path / "out", check=True, batch=SLOTS)
     artifact.make(artifact.prepare(request))

@@ -120,6 +120,7 @@ def without_cubins(files: Mapping[str, bytes]) -> dict[str, object]:
     return result
 
 
+@pytest.mark.long
 def test_one_model(data: Path, tmp_path: Path) -> None:
     compare("cpu:x86-64-v2", [data / "tiny-llama"], tmp_path)
 

@@ -78,6 +78,7 @@ def test_the_values_are_those_that_were_compiled(tmp_path: Path) -> None:
     np.testing.assert_array_equal(results["inner"], WEIGHT.T)
 
 
+@pytest.mark.long
 def test_an_existing_folder_is_not_replaced(tmp_path: Path) -> None:
     compiled = compiled_net()
     compiled.save(tmp_path / "net")

@@ -24,6 +24,7 @@ from tests.parity.test_seq2seq import BOUND, CASES, RECORDED, written
 RECIPES = {name: f"{name}-0" for name in ("bart", "mbart", "t5", "mt5", "umt5")}
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_check_passes(recipe: str, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from tests.parity.test_speech import CASES, RECORDED, written
 RECIPES = {"whisper": "whisper-0"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_check_passes(recipe: str, tmp_path: Path) -> None:
     case = RECIPES[recipe]

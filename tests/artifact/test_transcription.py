@@ -53,6 +53,7 @@ def transcribed(transcriber: Transcriber, case: dict[str, Any]) -> tuple[Any, li
     return language, list(transcriber.transcribe(heard, language, task, times=times))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [

@@ -125,6 +125,7 @@ def made(source: Path, said: dict[str, Any], batch: int = 1) -> loader.Model:
     return loader.load(out)
 
 
+@pytest.mark.long
 def test_texts_are_those_without_these_tokens(source: Path, compiled: Any, data: Path) -> None:
     """One text and texts side by side, by every way in which tokens are picked."""
     usual = list(loader.load(compiled(data / "tiny-llama")).generate(PROMPT, COUNT))
@@ -163,6 +164,7 @@ def test_texts_are_those_of_transformers(source: Path, said: dict[str, Any]) -> 
     assert list(model.generate(PROMPT, COUNT)) == expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("item", [{"ever": [97]}, {"first": [10**6]}, {"ever": [-1]}, {"ever": 3}])
 def test_a_manifest_of_other_tokens_is_refused(source: Path, item: Any) -> None:
     folder = made(source, {}).manifest.folder

@@ -148,6 +148,7 @@ def test_a_method_of_any_number_of_inputs(tmp_path: Path, weights: Path) -> None
     assert "it takes *xs (which cannot have named inputs)" in done.stderr
 
 
+@pytest.mark.long
 def test_stdout_is_for_data_alone(tmp_path: Path, weights: Path) -> None:
     prints = (
         "print('python')",

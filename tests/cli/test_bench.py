@@ -280,6 +280,7 @@ DAMAGED: Mapping[str, tuple[Callable[[Path], object], int, str]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", DAMAGED)
 def test_an_artifact_that_cannot_run(name: str, artifacts: Path, tmp_path: Path) -> None:
     damage, code, message = DAMAGED[name]
@@ -290,6 +291,7 @@ def test_an_artifact_that_cannot_run(name: str, artifacts: Path, tmp_path: Path)
     assert message in " ".join(done.stderr.split())
 
 
+@pytest.mark.long
 def test_a_model_of_images(tmp_path: Path) -> None:
     """Measure its functions at their least sizes: it has no first token."""
     made(written(tmp_path / "model", "ViT-classifier"))

@@ -66,6 +66,7 @@ def statuses(result: Result) -> dict[str, str]:
     return {step["name"]: step["status"] for step in content["steps"]}
 
 
+@pytest.mark.long
 def test_what_changed_is_built_and_nothing_else(folder: Path) -> None:
     result = build(folder, CONVERT + COMPILE)
     assert result.exit_code == 0, result.output
@@ -132,6 +133,7 @@ def test_what_the_system_refuses_is_an_error_of_the_step(folder: Path) -> None:
     assert json.loads(result.stdout)["steps"][0]["error"]["problems"] == ["model/link"]
 
 
+@pytest.mark.long
 def test_a_check_depends_on_all_files_that_were_recorded(folder: Path) -> None:
     options = 'split-max-size = "30KB"\nsha256 = true\n'
     assert build(folder, CONVERT + options).exit_code == 0
@@ -160,6 +162,7 @@ def test_keys_are_those_of_the_commands(folder: Path) -> None:
     assert "line 7: targets.{type}.dtypes: there is no key 'dtypes'; did you mean 'dtype'" in told
 
 
+@pytest.mark.long
 def test_nothing_heavy_is_imported_where_all_is_up_to_date(folder: Path) -> None:
     build(folder, CONVERT)
     program = (
@@ -204,6 +207,7 @@ build_worker.run_step(Path({str(tmp_path)!r}), Step("x", "copy", (), "from", "to
     assert (tmp_path / "to").read_text() == "whole"
 
 
+@pytest.mark.long
 def test_the_steps_end_with_the_build(folder: Path) -> None:
     """Kill it while it compiles: all that it started ends, and nothing appears afterwards."""
     (folder / "x.toml").write_text(CONVERT + COMPILE)

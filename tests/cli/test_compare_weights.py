@@ -132,6 +132,7 @@ def test_names_that_no_recipe_pairs(tmp_path: Path) -> None:
     run(LLAMA, GGUF, "--filter", "nothing", code=1)
 
 
+@pytest.mark.long
 def test_checkpoints_and_compiled_models_do_not_mix(tmp_path: Path) -> None:
     tiny.make(tmp_path / "compiled", tiny.compile_module(tmp_path), [7] * 40, 1)
     error = run(LLAMA, tmp_path / "compiled", code=2).stderr

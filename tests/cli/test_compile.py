@@ -96,6 +96,7 @@ def test_bad_input(source: Path, tmp_path: Path, name: str) -> None:
     assert {path.name for path in tmp_path.iterdir()} <= {"source"}
 
 
+@pytest.mark.long
 def test_output_is_not_replaced_unasked(source: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     assert run(source, "-o", output).exit_code == 0
@@ -123,6 +124,7 @@ def test_other_folders_are_never_replaced(source: Path, tmp_path: Path, beside: 
     assert not (source / "out").exists()
 
 
+@pytest.mark.long
 def test_what_was_put_into_an_artifact_is_never_removed(source: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     assert run(source, "-o", output).exit_code == 0
@@ -139,6 +141,7 @@ def test_what_was_put_into_an_artifact_is_never_removed(source: Path, tmp_path: 
     assert (output / "notes" / "thesis.tex").read_text() == "text"
 
 
+@pytest.mark.long
 def test_what_to_type_next(source: Path, tmp_path: Path) -> None:
     result = run(source, "-o", tmp_path / "sp ace é")
     command = shlex.split(result.stderr.partition("run it: ")[2])
@@ -147,6 +150,7 @@ def test_what_to_type_next(source: Path, tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.long
 def test_dry_run_writes_nothing(source: Path, tmp_path: Path) -> None:
     result = run(source, "-o", tmp_path / "out", "--dry-run", "--json")
     assert result.exit_code == 0
@@ -173,6 +177,7 @@ def test_a_dry_run_needs_no_room(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 def test_failed_check_leaves_nothing(source: Path, tmp_path: Path) -> None:
     strict = tmp_path / "strict.toml"
     strict.write_text(
@@ -185,6 +190,7 @@ def test_failed_check_leaves_nothing(source: Path, tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"source", "strict.toml"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "kind",
     [

@@ -297,6 +297,7 @@ def large_model(folder: Path) -> None:
     os.truncate(file, 8 + len(raw) + offset)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", thinned(["out.gguf", "out"], "out.gguf"))
 def test_interrupted(tmp_path: Path, name: str, interruptible: Callable[[], None]) -> None:
     large_model(tmp_path / "source")
@@ -320,6 +321,7 @@ def test_interrupted(tmp_path: Path, name: str, interruptible: Callable[[], None
     assert [p.name for p in tmp_path.iterdir()] == ["source"]
 
 
+@pytest.mark.long
 def test_no_compiler_is_loaded(tmp_path: Path) -> None:
     code = (
         "import sys; from maxtool.cli.app import app\n"

@@ -41,6 +41,7 @@ def names(folder: Path) -> list[str]:
     return sorted(os.listdir(folder))  # noqa: PTH208
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "count"),
     [
@@ -58,6 +59,7 @@ def test_kills_at_random_moments(tmp_path: Path, kind: str, count: int) -> None:
     assert result["found"]["old"] + result["found"]["new"] == count
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", thinned(OUTPUTS, "out"))
 def test_two_writers_at_once(tmp_path: Path, name: str) -> None:
     """Fail one of two writers without --force, whichever comes second."""
@@ -69,6 +71,7 @@ def test_two_writers_at_once(tmp_path: Path, name: str) -> None:
     assert open_checkpoint(tmp_path / name).tensors
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", thinned(OUTPUTS, "out"))
 def test_two_writers_with_force(tmp_path: Path, name: str) -> None:
     both = [begin(tmp_path / name, "--force", "--dtype", kind) for kind in ("float16", "bfloat16")]
@@ -79,6 +82,7 @@ def test_two_writers_with_force(tmp_path: Path, name: str) -> None:
     assert len(kinds & {"F16", "BF16"}) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", thinned(OUTPUTS, "out.gguf"))
 def test_a_file_that_may_not_become_so_large(tmp_path: Path, name: str) -> None:
     """Fail as on a full disk: the system refuses to write on in the middle of the tensors."""
@@ -97,6 +101,7 @@ def test_a_file_that_may_not_become_so_large(tmp_path: Path, name: str) -> None:
     assert (tmp_path / name).stat().st_ino == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("option", ["--split-max-size", "--sha256"])
 def test_several_files_of_which_one_may_not_become_so_large(tmp_path: Path, option: str) -> None:
     """Leave every old file as it was, and none of the new ones."""
@@ -165,6 +170,7 @@ def test_a_source_that_is_cut_while_several_files_are_written(tmp_path: Path, na
     assert not [entry for entry in names(folder) if entry.startswith(".")]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="needs a file system of its own")
 @pytest.mark.parametrize("options", [["out", "--shard-size"], ["out.gguf", "--split-max-size"]])
 def test_a_read_only_place_for_several_files(tmp_path: Path, options: list[str]) -> None:

@@ -89,6 +89,7 @@ def parts(server: HubServer) -> list[Path]:
     return list((server.root.parent / "home" / "hub").rglob("*.incomplete"))
 
 
+@pytest.mark.long
 def test_what_was_killed_goes_on_from_there(
     server: HubServer, stalled: subprocess.Popen[str]
 ) -> None:
@@ -128,6 +129,7 @@ def asked_of(server: HubServer) -> list[tuple[str, dict[str, str]]]:
     ]
 
 
+@pytest.mark.long
 def test_a_build_brings_a_repository_once(server: HubServer) -> None:
     folder = server.root.parent
     text = f'[targets.x]\nkind = "convert"\nsource = "{NAME}"\noutput = "x.npz"\nno-recipe = true\n'
@@ -139,6 +141,7 @@ def test_a_build_brings_a_repository_once(server: HubServer) -> None:
         server.asked.clear()
 
 
+@pytest.mark.long
 def test_steps_of_a_build_bring_a_repository_side_by_side(server: HubServer) -> None:
     folder = server.root.parent
     step = f'kind = "convert"\nsource = "{NAME}"\nno-recipe = true\n'

@@ -114,6 +114,7 @@ def test_checkpoints_beside_each_other(tmp_path: Path) -> None:
     assert titles(parsed(file)) == ["Totals", "Error and size", *2 * wanted[1:]]
 
 
+@pytest.mark.long
 def test_compiled_models_beside_each_other(tmp_path: Path) -> None:
     module = tiny.compile_module(tmp_path)
     for name, token in (("a", 7), ("b", 9)):
@@ -126,6 +127,7 @@ def test_compiled_models_beside_each_other(tmp_path: Path) -> None:
     assert root.findtext(".//h1") == "b beside a"
 
 
+@pytest.mark.long
 def test_a_check(tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     words = ("compile", LLAMA, "-o", tmp_path / "model", "--context", 32)
@@ -138,6 +140,7 @@ def test_a_check(tmp_path: Path) -> None:
     assert "--html draws what --check compares" in run(*words, "--html", file, code=2).stderr
 
 
+@pytest.mark.long
 def test_a_check_that_fails_is_drawn(tmp_path: Path) -> None:
     recipe, file = tmp_path / "strict.toml", tmp_path / "page.html"
     recipe.write_text('extends = "llama"\n[check]\nfloat32 = { rtol = 0.0, atol = 1e-30 }\n')

@@ -172,6 +172,7 @@ def compiled(folder: Path, **options: object) -> Iterator[Told]:
     yield told
 
 
+@pytest.mark.long
 def test_a_compilation_counts_every_byte_once(tmp_path: Path) -> None:
     with compiled(tmp_path, check=True) as told:
         names = [name for name, *_ in told.stages]

@@ -121,6 +121,7 @@ def unknown(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_new(unknown: Path, tmp_path: Path) -> None:
     shown = run("new", str(unknown))
     file = tmp_path / "camp_fire.toml"
@@ -142,6 +143,7 @@ def test_new(unknown: Path, tmp_path: Path) -> None:
     assert content["as_near"]["mistral"] == {"sliding_window": 4096}
 
 
+@pytest.mark.long
 def test_new_of_what_is_not_explained(unknown: Path, tmp_path: Path) -> None:
     config = json.loads((unknown / "config.json").read_text()) | {"gain": 0.5}
     (unknown / "config.json").write_text(json.dumps(config))

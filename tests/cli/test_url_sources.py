@@ -202,6 +202,7 @@ def test_options_that_name_sources(server: Server, model: Path) -> None:
         assert (result.exit_code, "the server has no such file" in result.stderr) == (3, True)
 
 
+@pytest.mark.long
 def test_a_build_brings_a_url_once_and_records_no_secret(server: Server, tmp_path: Path) -> None:
     place = server.url.removeprefix("http://")
     url = f"http://user:sesame@{place}/model?sig=sesame"

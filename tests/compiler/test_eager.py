@@ -61,6 +61,7 @@ def test_a_loop_over_lengths_compiles_twice(programs: tuple[EagerPrograms, list[
     assert compiled[2:] == ["float32[n0, 3], float32[1, 3]"]
 
 
+@pytest.mark.long
 def test_sizes_that_must_be_known_are_compiled_each(
     programs: tuple[EagerPrograms, list[str]],
 ) -> None:
@@ -127,6 +128,7 @@ def shapes_of(count: int) -> st.SearchStrategy[list[tuple[int, ...]]]:
     return whole.flatmap(lambda shape: st.lists(parts(shape), min_size=count, max_size=count))
 
 
+@pytest.mark.long
 @given(st.lists(shapes_of(2), min_size=2, max_size=8))
 @settings(max_examples=examples(6, 40), deadline=None)
 def test_whatever_came_before_elements_broadcast_as_numpys(
@@ -142,6 +144,7 @@ def test_whatever_came_before_elements_broadcast_as_numpys(
             np.testing.assert_array_equal(result, wanted)
 
 
+@pytest.mark.long
 @given(st.lists(st.lists(st.integers(1, 6), min_size=4, max_size=4), min_size=2, max_size=4))
 @settings(max_examples=examples(2, 4), deadline=None)
 def test_whatever_came_before_products_are_numpys(calls: list[list[int]]) -> None:

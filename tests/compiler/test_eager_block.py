@@ -121,6 +121,7 @@ class Block:
 FIRST = [(2, 5), (3, 7), (1, 6), (6, 1), (5, 5), (1, 1)]
 
 
+@pytest.mark.long
 def test_a_block_soon_compiles_no_more(compiled: list[str]) -> None:
     block = Block()
     block.eager(drawn(*FIRST[0], WIDTH))

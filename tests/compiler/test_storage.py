@@ -71,6 +71,7 @@ def first_uses(count: int) -> Callable[..., list[Tensor]]:
     return call
 
 
+@pytest.mark.long
 def test_however_a_weight_is_stored_the_numbers_are_those_of_numpy() -> None:
     """Agree with NumPy in one graph, where packed and plain readers of one weight meet."""
     rng = np.random.default_rng(0)

@@ -32,6 +32,7 @@ def gelu(source: Path, folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", thinned(TINY, "tiny-roberta"))
 def test_there_and_back(tmp_path: Path, name: str) -> None:
     source = DATA / name
@@ -50,6 +51,7 @@ def test_there_and_back(tmp_path: Path, name: str) -> None:
     artifact.make(result)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", thinned(["tiny-bert", "tiny-roberta"], "tiny-roberta"))
 def test_texts_have_the_same_vectors_from_both_dialects(tmp_path: Path, name: str) -> None:
     run("convert", DATA / name, "-o", tmp_path / "model.gguf")

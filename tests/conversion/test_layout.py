@@ -178,6 +178,7 @@ def test_a_split_source_is_never_replaced(tmp_path: Path) -> None:
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
+@pytest.mark.long
 def test_two_writers_of_splits(tmp_path: Path) -> None:
     """Leave the parts of one of them, and no mixture."""
     command = [sys.executable, "-m", "maxtool", "convert", MODEL, "-o", tmp_path / "m.gguf"]

@@ -141,6 +141,7 @@ def peak(source: Path, output: Path, *options: str) -> int:
     return int(done.stdout) * unit
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(resource, "RUSAGE_CHILDREN"), reason="reads resource usage")
 @pytest.mark.parametrize("dtype", thinned(["float32", "float16"], "float16"))
 def test_a_large_tensor_takes_no_memory(tmp_path: Path, dtype: str) -> None:

@@ -237,6 +237,7 @@ def assert_blocks(model: Model, weights: Sequence[Array], rounds: bool = False) 
     np.testing.assert_allclose(result, Blocks.expected(TWO, weights, rounds), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.long
 def test_weights_of_called_subgraphs_do_without_a_registry() -> None:
     blocks = Blocks()
     blocks.load_state_dict({f"layers.{i}.w": one for i, one in enumerate(ROWS)})

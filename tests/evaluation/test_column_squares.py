@@ -92,6 +92,7 @@ MODELS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MODELS)
 def test_sums_are_those_of_the_graph(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

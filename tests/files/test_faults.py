@@ -35,6 +35,7 @@ def marks(place: int, case: tuple[str, ...]) -> tuple[pytest.MarkDecorator, ...]
     return (pytest.mark.slow, pytest.mark.explored) if explored else (pytest.mark.slow,)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "case",
     [

@@ -62,6 +62,7 @@ def test_a_text_in_pieces(state_dim: int, channels: int, lengths: tuple[int, ...
         np.testing.assert_allclose(one, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.long
 @given(
     st.integers(1, 19),
     st.integers(1, 70),

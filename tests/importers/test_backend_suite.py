@@ -21,6 +21,7 @@ same_suite = pytest.mark.skipif(
 )
 
 
+@pytest.mark.long
 @same_suite
 @pytest.mark.parametrize("part", range(PARTS))
 def test_what_is_recorded_passes_and_the_rest_is_refused(part: int, tmp_path: Path) -> None:

@@ -161,6 +161,7 @@ def test_attention_with_a_mask(style: Any) -> None:
     np.testing.assert_allclose(built.to_numpy(), result["causal"], rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", thinned([F32, F16, BF16], BF16))
 def test_grouped_queries_are_repeated_heads_of_keys(dtype: DType) -> None:
     """Agree with PyTorch with each head of keys and values written twice."""

@@ -10,7 +10,7 @@ from maxtool.recipe.activation_codecs import ACTIVATION_CODECS
 from maxtool.recipe.codecs import CODECS
 
 # Families whose published configurations say gelu_new.
-OLDER = ("codegen", "gpt2", "gpt_bigcode", "gpt_neo", "gptj", "opt", "phi")
+OLDER = ("codegen", "gpt2", "gpt_neo", "gptj", "opt", "phi")
 GATED = ("dinov2", "dinov2_with_registers")
 OTHERS = {
     **{name: {"older_activation"} for name in OLDER},

@@ -75,6 +75,7 @@ def sources(made: Plan, segments: Mapping[str, str] | None = None) -> dict[str, 
     }
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize(
     "name", sampled(FOLDERS, LLAMA, "tiny-gpt2", "tiny-qwen3-moe", "tiny-bert")
@@ -109,6 +110,7 @@ def test_names_and_keys_of_other_families(
     assert found.config == expected.config
 
 
+@pytest.mark.long
 def test_parameters_without_a_word_of_their_own(tmp_path: Path) -> None:
     """Find A_log, D and dt_bias below another name, as the matrices beside them."""
     checkpoint = Files(tmp_path).checkpoint(next(rows("bamba")))
@@ -121,6 +123,7 @@ def test_parameters_without_a_word_of_their_own(tmp_path: Path) -> None:
     assert (proposal.base, proposal.open) == ("bamba", [])
 
 
+@pytest.mark.long
 def test_sizes_of_experts_by_keys_that_nobody_has(tmp_path: Path) -> None:
     """Take what the tensors say of a number for the key that alone says it."""
     keys = {"num_experts": "slots", "moe_intermediate_size": "slot_dim"}
@@ -173,6 +176,7 @@ def test_a_gguf_file(tmp_path: Path) -> None:
 WORDS = st.text("abcdefghijklmnopqrstuvwxyz", min_size=4, max_size=9)
 
 
+@pytest.mark.long
 @settings(max_examples=examples(2, 4), suppress_health_check=[*HealthCheck], deadline=None)
 @given(prefix=st.lists(WORDS, min_size=1, max_size=3).map(".".join), layers=WORDS)
 def test_any_prefix(prefix: str, layers: str, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -202,6 +206,7 @@ def test_what_is_not_explained_is_told(tmp_path: Path) -> None:
         planned(proposal, folder)
 
 
+@pytest.mark.long
 def test_sizes_of_a_table_are_told_by_tensors(tmp_path: Path) -> None:
     folder = tmp_path / "campfire"
     shutil.copytree(DATA / "tiny-gemma3-vision", folder)
@@ -213,6 +218,7 @@ def test_sizes_of_a_table_are_told_by_tensors(tmp_path: Path) -> None:
     assert propose(open_checkpoint(folder)).keys["hidden_size"] == "n_across"
 
 
+@pytest.mark.long
 def test_names_that_are_as_like_to_two_are_left(tmp_path: Path) -> None:
     """Gate and up have one shape: which is which, no header tells."""
     segments = {"gate_proj": "proj_a", "up_proj": "proj_b"}

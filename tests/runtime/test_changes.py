@@ -96,6 +96,7 @@ def test_weights_that_were_cut_are_never_mapped(artifact: Path) -> None:
         fails(artifact, 3, "--ids", "1", *options, says="weights.bin was cut short: ")
 
 
+@pytest.mark.long
 def test_a_model_leaves_nothing_behind(artifact: Path) -> None:
     """Leak neither memory nor files: of 200 models, less than a tenth of one model's code."""
 

@@ -455,6 +455,7 @@ def test_on_a_terminal(speaker: Path) -> None:
     assert terminal.close() == 0
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal")
 def test_interrupted_on_a_terminal(speaker: Path, interruptible: Callable[[], None]) -> None:
     terminal = Terminal(speaker, before=interruptible)

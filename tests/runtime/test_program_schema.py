@@ -24,6 +24,7 @@ def schema(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.long
 def test_a_text_follows_a_schema(artifact: Path, schema: Path) -> None:
     asked = ("--prompt", PROMPT, "--json-schema", schema)
     for more in ((), ("--temperature", 1.2, "--seed", 3, "--top-k", 5)):
@@ -60,6 +61,7 @@ def test_many_texts_follow_it(artifact: Path, schema: Path) -> None:
     ]
 
 
+@pytest.mark.long
 def test_schemas_that_cannot_be_followed(artifact: Path, tmp_path: Path) -> None:
     file = tmp_path / "schema.json"
     asked = ("--prompt", PROMPT, "--json-schema", file)

@@ -82,6 +82,7 @@ def test_a_full_disk(artifact: Path) -> None:
         assert done.stderr.startswith("error: the system refuses: No space left")
 
 
+@pytest.mark.long
 def test_closed_streams(artifact: Path) -> None:
     for streams in (">&-", "2>&-", ">&- 2>&-"):
         command = f"{sys.executable} {artifact}/run.py --ids 1 --max-tokens 2 {streams}"

@@ -77,6 +77,7 @@ def test_a_second_head_that_does_not_come(strict: Client) -> None:
         assert b"HTTP/1.1" not in answer_to(sock, b"GET /health" + b" " * 500)
 
 
+@pytest.mark.long
 def test_requests_one_after_the_other(strict: Client) -> None:
     """One connection may last longer than a request may take to come."""
     connection = HTTPConnection("127.0.0.1", strict.port, timeout=20)

@@ -118,6 +118,7 @@ def test_a_reader_that_goes_away(folders: dict[str, Path]) -> None:
     assert third.reply.made == alone(folders["several"], [*LONG, 9])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["tiny-gemma3", "tiny-phi3-longrope", "tiny-dynamic"])
 def test_windows_and_two_ways_of_reading(name: str, tmp_path: Path) -> None:
     """A window that loses positions, and rotary factors that depend on the length of the text."""

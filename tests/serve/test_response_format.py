@@ -115,6 +115,7 @@ def test_a_text_that_is_cut(client: Client) -> None:
     assert stopped["text"] == whole["text"].partition('"age"')[0]
 
 
+@pytest.mark.long
 def test_texts_beside_it_are_what_they_are_alone(client: Client, folders: dict[str, Path]) -> None:
     free = [of_loader(folders["several"], None, seed=seed, temperature=1.0) for seed in range(6)]
     bound = [of_loader(folders["several"], SCHEMA, seed=seed, temperature=1.0) for seed in range(6)]

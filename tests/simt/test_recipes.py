@@ -108,12 +108,14 @@ def test_hidden_states_are_those_of_transformers(name: str, dtype: DType) -> Non
         assert error(array, expected[name]) <= model.tolerance, name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [DType.float32, DType.bfloat16])
 def test_heads_have_sinks(dtype: DType, tmp_path: Path) -> None:
     folder = Files(tmp_path).checkpoint(next(iter(rows("gpt_oss")))).path
     check_cached_logits(SimulatedModel(folder, dtype), folder, np.arange(3, 10)[None])
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("family", "heads"), [("bloom", "n_head"), ("mpt", "n_heads")])
@@ -123,6 +125,7 @@ def test_scores_grow_with_positions(family: str, heads: str, dtype: DType, tmp_p
     check_cached_logits(SimulatedModel(folder, dtype), folder, np.arange(3, 10)[None])
 
 
+@pytest.mark.long
 def test_an_index_chooses_keys(tmp_path: Path) -> None:
     """Compare in float32 alone: of rounded scores others may be the largest."""
     chosen = (row for row in rows("glm_moe_dsa") if row.config["index_topk"] < CHOSEN_OF)
@@ -131,6 +134,7 @@ def test_an_index_chooses_keys(tmp_path: Path) -> None:
     check_cached_logits(SimulatedModel(folder, DType.float32), folder, ids)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [DType.float32, DType.bfloat16])
 def test_states_of_fixed_size_go_on(dtype: DType, tmp_path: Path) -> None:
     """Short convolutions beside attention: read at once, and then a token at a time."""

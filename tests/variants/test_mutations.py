@@ -51,6 +51,7 @@ RECORDED = {
 HEADS = {"encoder": ClassifierCase}
 
 
+@pytest.mark.long
 def test_what_is_whole_shows_nothing(tmp_path: Path) -> None:
     judge = Judge([], tmp_path)
     for looks in (judge.unpublished, judge.unwritten, judge.unmatched):
@@ -64,6 +65,7 @@ def test_recordings_of_what_is_whole_show_nothing(kind: type[RecordedCase], tmp_
     assert not list(RecordedJudge(kind, tmp_path).problems())
 
 
+@pytest.mark.long
 def test_every_known_damage_is_done() -> None:
     done = {f"{recipe} {mutation}" for recipe in RECIPES for mutation, _ in damages(recipe)}
     for pattern in (pattern for patterns in EQUIVALENT.values() for pattern in patterns):
@@ -203,6 +205,7 @@ def _damaged_rule(recipe: str, mutation: str) -> Table:
 NORM = "set weights/hf/layers.{layer}.attn_post_norm.weight"
 
 
+@pytest.mark.long
 def test_a_recording_that_is_wrong_as_it_stands_shows_nothing(tmp_path: Path) -> None:
     judge, changed = Judge(["olmo2"], tmp_path), _damaged_rule("olmo2", NORM)
     judge.cases("olmo2")
@@ -217,6 +220,7 @@ def test_a_recording_that_is_wrong_as_it_stands_shows_nothing(tmp_path: Path) ->
         assert not list(judge.evidence("olmo2", ["olmo2"], None))
 
 
+@pytest.mark.long
 def test_a_wrong_recording_of_two_texts_shows_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,6 +235,7 @@ def test_a_wrong_recording_of_two_texts_shows_nothing(
             assert any(judge.evidence(["bart"])) == (wrong is None)
 
 
+@pytest.mark.long
 def test_recordings_of_what_is_read_in_part() -> None:
     """Judge a recipe of a language model by recordings of the whole that no recipe reads."""
     assert families("qwen3_vl") == ["qwen3_vl"]

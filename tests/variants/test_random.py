@@ -84,6 +84,7 @@ SEEING = ("gemma3",)
 WRITING = [family for family in RANDOM if family not in SEEING]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", sampled(thinned(WRITING, *KINDS), *KINDS, share=5))
 def test_a_family(family: str, tmp_path: Path) -> None:
     """Read it, convert it as llama.cpp's converter does, read the result, and convert it back."""

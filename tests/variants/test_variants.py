@@ -117,6 +117,7 @@ def test_every_key(family: str, tmp_path: Path) -> None:
     assert not [line for row, _, outputs in result for line in wrong(row, outputs)]
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("family", some_of(thinned(FAMILIES, *KINDS), *KINDS))
 def test_refusals(family: str, tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ def picked(model: SimulatedModel, how: Sampling, numbers: np.ndarray) -> list[in
     return text[len(TEXT) :]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("how", "settings"),
     [

@@ -36,6 +36,7 @@ def ordered(chosen: np.ndarray, number: int) -> list[np.ndarray]:
     return result
 
 
+@pytest.mark.long
 @given(st.integers(1, 9), st.integers(0, 700))
 @FEW
 def test_choices_are_sorted(number: int, count: int) -> None:

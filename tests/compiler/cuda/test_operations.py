@@ -112,6 +112,7 @@ def test_every_operation_of_elements_has_a_formula() -> None:
 ENDS = (DType.bfloat16, DType.float32, DType.int64, DType.uint8, DType.bool)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", thinned(WIDE, *ENDS))
 def test_every_operation_on_every_pair_of_numbers(dtype: DType) -> None:
     names, function = elementwise(dtype)

@@ -105,6 +105,7 @@ def test_attention_between_products_is_for_tensor_cores() -> None:
     assert "dot_attention_float32" in kernels(lambda x: attended(x, 8), kind)
 
 
+@pytest.mark.long
 def test_rounded_attention_gives_what_the_cpu_gives() -> None:
     kind = TensorType(DType.float32, [2, 5, 64])
     graph = Graph("main", lambda x: attended(x, 2), [kind])

@@ -135,6 +135,7 @@ def quantized(cache: Path) -> bool:
     return bool(json.loads(done.stdout))
 
 
+@pytest.mark.long
 def test_the_compiler_is_loaded_once(tmp_path: Path) -> None:
     """Keep nothing where the CPU is not known: there the compiler is loaded each time."""
     known = bool(kept_libraries._machine())

@@ -52,6 +52,7 @@ def run(stubs: Path, tmp_path: Path) -> Any:
     return run
 
 
+@pytest.mark.long
 def test_a_graph_on_two_gpus_and_the_host(run: Any) -> None:
     answer = run(
         """
