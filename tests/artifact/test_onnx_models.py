@@ -75,7 +75,6 @@ def test_values_of_inputs_may_be_in_files(source: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        ([], 4, "input 'ends': Slice (opset 20), node 'y', needs its elements"),
         (["--fix", "ends"], 2, "it has no NAME="),
         (["--fix", "ends=[1,"], 2, "not JSON"),
         (["--fix", 'ends="a"'], 2, "a value is a number"),

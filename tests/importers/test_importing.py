@@ -124,16 +124,16 @@ def test_sizes_are_said_anew(tmp_path: Path) -> None:
 def test_inputs_whose_elements_decide_shapes_are_asked_for(tmp_path: Path) -> None:
     inputs = [
         value("x", [2, 3]),
-        value("starts", [1], TensorProto.INT64),
-        value("ends", [1], TensorProto.INT64),
+        value("pads", [2], TensorProto.INT64),
+        value("axes", [1], TensorProto.INT64),
     ]
-    proto = model([node("Slice", ["x", "starts", "ends"], ["y"])], inputs, ["y"])
+    proto = model([node("Pad", ["x", "pads", "", "axes"], ["y"])], inputs, ["y"])
     error = refused(proto, tmp_path)
     assert isinstance(error, UnfixedInputs)
-    assert error.names == ("starts", "ends")
-    assert "Slice (opset 20), node 'y'" in str(error)
-    assert "--fix starts=VALUE" in str(error)
-    fixed = {"starts": np.array([1]), "ends": np.array([9])}
+    assert error.names == ("pads", "axes")
+    assert "Pad (opset 20), node 'y'" in str(error)
+    assert "--fix pads=VALUE" in str(error)
+    fixed = {"pads": np.array([-1, 0]), "axes": np.array([0])}
     imported = import_model(open_model(saved(proto, tmp_path)), fixed=fixed)
     assert imported.inputs == ("x",)
     np.testing.assert_array_equal(by_definitions(imported, {"x": ARRAY})[0], ARRAY[1:])

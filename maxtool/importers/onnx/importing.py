@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from maxtool.graph import Graph, Tensor
 from maxtool.graph.executor import operations_by
+from maxtool.importers.onnx.dead_state import drop_dead_state
 from maxtool.importers.onnx.deciding import deciding_inputs
 from maxtool.importers.onnx.graph_inputs import (
     fixed_values,
@@ -81,6 +82,7 @@ def import_model(
     for node, error in unsupported(model):
         problems.add(node, error)
     problems.check(str(model.path), {})
+    drop_dead_state(model.graph)
     return _Importing(model, shapes or {}, fixed or {}).result(Origins(are_kept=on_bytes))
 
 

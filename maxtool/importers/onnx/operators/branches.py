@@ -9,6 +9,7 @@ from maxtool.graph.nested_graph import NestedGraph
 from maxtool.graph.ops.control import choose
 from maxtool.importers.onnx.operator_call import OperatorCall
 from maxtool.importers.onnx.operator_table import operator
+from maxtool.importers.onnx.operators.loop_state import is_one_flag
 from maxtool.importers.onnx.refusals import RefusedNode
 from maxtool.importers.onnx.values import (
     Sizes,
@@ -101,8 +102,11 @@ def _as_wanted(tensors: list[Tensor], wanted: Sequence[TensorType]) -> list[Tens
 def _rebound(x: Tensor, wanted: TensorType) -> Tensor:
     """A tensor with the claim that its sizes are those of the other branch, where they may be.
 
-    A size that a branch alone knows has nothing to do with those of the other.
+    A size that a branch alone knows has nothing to do with those of the other. One truth value has
+    the form of the other: conditions are written with a dimension and without.
     """
+    if is_one_flag(x.type, wanted):
+        return ops.reshape(x, wanted.shape)
     if x.rank != wanted.rank or x.shape == wanted.shape:
         return x
     graph = Graph.current()

@@ -19,6 +19,7 @@ from maxtool.importers.onnx.operators.loop_state import (
     growing_state,
     in_graph,
     tensors_of,
+    with_stand_ins,
 )
 from maxtool.importers.onnx.operators.turns import MOST_UNROLLED, stacked, take_turns
 from maxtool.importers.onnx.refusals import require
@@ -73,7 +74,10 @@ def _turns(call: OperatorCall) -> int | None:
 def _open_loop(call: OperatorCall, going: Value) -> list[Value]:
     """A loop whose turns are counted when the graph runs."""
     body, kept = call.attribute("body"), max(len(call.operands) - 2, 0)
-    state = growing_state(call, [in_graph(call.x(at)) for at in range(2, len(call.operands))])
+    given = [in_graph(call.x(at)) for at in range(2, len(call.operands))]
+    if _has_a_turn(call, going):
+        given = with_stand_ins(call, given)
+    state = growing_state(call, given)
     step = partial(_turn, call, kept)
     if len(body.output) == 1 + kept:
         return [*_counting(call, going, state, step)[1]]
@@ -88,6 +92,12 @@ def _open_loop(call: OperatorCall, going: Value) -> list[Value]:
 
     ended, stacks = take_turns(length, state, turn)
     return [*ended, *stacks]
+
+
+def _has_a_turn(call: OperatorCall, going: Value) -> bool:
+    """Return whether it is certain that a loop runs at all."""
+    starts = is_known(going) and _is_true(going)
+    return starts and (not call.has(0) or (is_known(call.operands[0]) and call.ints(0)[0] > 0))
 
 
 def _turn(

@@ -58,6 +58,8 @@ def gather_nd(call: OperatorCall) -> Tensor:
 def scatter_elements(call: OperatorCall) -> Tensor:
     """Elements replaced at places along an axis, or combined with what is there."""
     x, places, updates = call.x(0), call.x(1), call.x(2)
+    if updates.shape != places.shape and updates.rank == places.rank:
+        updates = ops.rebind(updates, places.shape, "each place needs one update")
     axis, reduction = call.axis(x.rank, 0), call.text("reduction", "none")
     if reduction == "none":
         return ops.scatter_nd(x, updates, coordinates(places, axis))

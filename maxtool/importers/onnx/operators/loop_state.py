@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from maxtool.dtype import DType
 from maxtool.graph import Dim, Graph, Tensor, TensorType, ops
 from maxtool.graph.nested_graph import NestedGraph
 from maxtool.graph.ops.control import Growing
+from maxtool.importers.onnx.dead_state import LIMITS, unread_inputs
 from maxtool.importers.onnx.operator_call import OperatorCall
+from maxtool.importers.onnx.operators.constants import full
 from maxtool.importers.onnx.refusals import RefusedNode, require
-from maxtool.importers.onnx.values import Sizes, Value, as_tensor
+from maxtool.importers.onnx.values import Sizes, Value, as_tensor, known
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,25 @@ def growing_state(call: OperatorCall, values: Sequence[Tensor]) -> LoopState:
     return LoopState(first, kinds, ended)
 
 
+def with_stand_ins(call: OperatorCall, values: Sequence[Tensor]) -> list[Tensor]:
+    """The first values, with zeros for those that no turn reads and that become another type.
+
+    Exporters need some value of a variable that is set in the loop. There has to be a turn.
+    """
+    unread = unread_inputs(call.attribute("body"))
+    if not unread:
+        return [*values]
+    kinds = _after_a_turn(call, [one.type for one in values])
+    require_as_many(kinds, [one.type for one in values])
+    pairs = enumerate(zip(values, kinds, strict=True), start=LIMITS)
+    return [
+        in_graph(full(known(np.zeros((), kind.dtype.to_numpy())), [*kind.shape]))
+        if at in unread and one.type != kind
+        else one
+        for at, (one, kind) in pairs
+    ]
+
+
 def _after_a_turn(call: OperatorCall, kinds: Sequence[TensorType]) -> list[TensorType]:
     """The types that a state of some types has behind a turn, from tracing one for them alone."""
     graph = Graph.current()
@@ -90,12 +113,20 @@ def _named(
 def _with_names(
     call: OperatorCall, given: TensorType, kind: TensorType, after: TensorType
 ) -> TensorType:
+    if is_one_flag(after, kind):
+        return kind
     require_alike(after, kind)
     shape = [
         Dim(call.new_name("grown")) if now == first and now != then else now
         for first, now, then in zip(given.shape, kind.shape, after.shape, strict=True)
     ]
     return TensorType(kind.dtype, shape, kind.device)
+
+
+def is_one_flag(one: TensorType, other: TensorType) -> bool:
+    """Return whether both are one truth value: conditions have a dimension, or have none."""
+    is_flag = one.dtype is other.dtype is DType.bool
+    return is_flag and one.shape.volume() == other.shape.volume() == 1
 
 
 def require_as_many(values: Sequence[object], kinds: Sequence[TensorType]) -> None:
@@ -115,6 +146,8 @@ def _changes(after: TensorType, kind: TensorType) -> str:
 
 def _claimed(value: Tensor, kind: TensorType, ended: TensorType) -> Tensor:
     """A value claimed to have the sizes that it had before, but for those that change."""
+    if is_one_flag(value.type, kind):
+        return ops.reshape(value, kind.shape)
     require_alike(value.type, kind)
     shape = [
         before if before == last else now

@@ -9,8 +9,9 @@ from maxtool.graph.ops.elementwise import broadcast
 from maxtool.graph.ops.slicing import IndexRange, cut
 from maxtool.importers.onnx.operator_call import OperatorCall, axis_in
 from maxtool.importers.onnx.operator_table import operator
+from maxtool.importers.onnx.operators.open_slices import open_slice
 from maxtool.importers.onnx.refusals import require
-from maxtool.importers.onnx.values import Size, is_never_negative
+from maxtool.importers.onnx.values import Size, is_known, is_never_negative
 
 END = 1 << 31
 """Ends from here on mean the end of the dimension."""
@@ -127,7 +128,11 @@ def slice_by_attributes(call: OperatorCall) -> Tensor:
 @operator("Slice", since=10)
 def slice_(call: OperatorCall) -> Tensor:
     """Ranges as operands."""
-    call.decide(1, 2, 3, 4)
+    call.decide(3, 4)
+    if any(isinstance(one, Tensor) and not is_known(one) for one in call.operands[1:3]):
+        count = int(call.x(1).shape[0])
+        axes = call.ints(3) if call.has(3) else list(range(count))
+        return open_slice(call, axes, call.ints(4) if call.has(4) else [1] * count)
     starts, ends = call.sizes(1), call.sizes(2)
     axes = call.ints(3) if call.has(3) else list(range(len(starts)))
     steps = call.ints(4) if call.has(4) else [1] * len(starts)
