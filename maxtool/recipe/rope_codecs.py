@@ -42,7 +42,7 @@ def _read_named(raws: Raws, _values: Values) -> Any:  # noqa: ANN401
     name, factor = raws
     if factor is None:
         return name
-    if name not in (None, "none"):
+    if name not in (None, "dynamic"):
         raise Undefined(f"{short(name)} beside the factor of a dynamic scaling")
     return "dynamic"
 

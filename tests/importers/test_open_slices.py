@@ -18,7 +18,8 @@ from tests.importers.test_control_flow import TURN, body, floats
 pytestmark = pytest.mark.peers
 node = helper.make_node
 INT = TensorProto.INT64
-ENDS = ((1, 4), (0, 7), (-3, -1), (5, 2), (9, 12), (-20, 30), (3, -9))
+LEAST = -(1 << 63)
+ENDS = ((1, 4), (0, 7), (-3, -1), (5, 2), (9, 12), (-20, 30), (3, -9), (-100, LEAST), (6, LEAST))
 
 
 @pytest.mark.parametrize("step", [1, 3, -1, -2])
@@ -31,6 +32,43 @@ def test_ends_that_data_say(step: int, tmp_path: Path) -> None:
         for first, last in ENDS
     ]
     require_equal(model(nodes, inputs, ["y"], numbers), given, tmp_path)
+
+
+def test_backwards_from_beyond(tmp_path: Path) -> None:
+    inputs = [value("x", ["n"]), value("from", [1], INT), value("to", [1], INT)]
+    numbers = {"axis": np.array([0]), "by": np.array([-1])}
+    nodes = [node("Slice", ["x", "from", "to", "axis", "by"], ["y"])]
+    given = [{"x": floats(n), "from": np.array([3]), "to": np.array([LEAST])} for n in (1, 2)]
+    require_equal(model(nodes, inputs, ["y"], numbers), given, tmp_path)
+
+
+def test_a_list_of_ends_whose_length_has_a_name(tmp_path: Path) -> None:
+    inputs = [value("x", [5]), value("from", ["k"], INT), value("to", ["k"], INT)]
+    nodes = [node("Slice", ["x", "from", "to", "axis"], ["y"])]
+    given = [{"x": floats(5), "from": np.array([1]), "to": np.array([4])}]
+    require_equal(model(nodes, inputs, ["y"], {"axis": np.array([0])}), given, tmp_path)
+
+
+@pytest.mark.parametrize("shape", [[], [1, 1]])
+def test_ends_that_are_no_list(shape: list[int], tmp_path: Path) -> None:
+    inputs = [value("x", [5]), value("from", shape, INT), value("to", shape, INT)]
+    nodes = [node("Slice", ["x", "from", "to", "axis"], ["y"])]
+    proto = model(nodes, inputs, ["y"], {"axis": np.array([0])})
+    with pytest.raises(ModelMismatch, match="the ends of its ranges are lists"):
+        import_model(open_model(saved(proto, tmp_path)))
+
+
+@pytest.mark.parametrize("first", [np.zeros((1, 2), np.int64), np.array(0, np.int64)])
+def test_a_variable_of_a_size_that_a_turn_knows(first: np.ndarray, tmp_path: Path) -> None:
+    """Carry a first value of the same rank; one of another is a stand-in."""
+    nodes = [node("NonZero", ["x"], ["found"]), node("Identity", ["go"], ["goes"])]
+    ends = [value("goes", [], TensorProto.BOOL), value("found", None, INT)]
+    graph = body(nodes, [*TURN, value("v", None, INT)], ends)
+    loop = node("Loop", ["m", "", "first"], ["last"], body=graph)
+    numbers = {"m": np.array(5000), "first": first}
+    proto = model([loop], [value("x", ["n"])], ["last"], numbers)
+    proto.graph.output[0].type.tensor_type.elem_type = INT
+    require_equal(proto, [{"x": floats(4)}, {"x": np.zeros(3, np.float32)}], tmp_path)
 
 
 def test_several_axes(tmp_path: Path) -> None:
@@ -115,8 +153,7 @@ def test_rows_of_a_table_are_set(turns: int, tmp_path: Path) -> None:
 
 def test_conditions_have_a_dimension_or_none(tmp_path: Path) -> None:
     """PaddlePaddle's branches give a truth value in either form."""
-    one = value("a", None, TensorProto.BOOL)
-    other = value("b", None, TensorProto.BOOL)
+    one, other = (value(name, [], TensorProto.BOOL) for name in "ab")
     branches = {
         "then_branch": body([node("ReduceMax", ["x"], ["m"], keepdims=0),
                              node("Greater", ["m", "limit"], ["a"])], [], [one]),

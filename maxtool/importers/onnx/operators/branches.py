@@ -9,7 +9,8 @@ from maxtool.graph.nested_graph import NestedGraph
 from maxtool.graph.ops.control import choose
 from maxtool.importers.onnx.operator_call import OperatorCall
 from maxtool.importers.onnx.operator_table import operator
-from maxtool.importers.onnx.operators.loop_state import is_one_flag
+from maxtool.importers.onnx.operators.inner_graphs import run_declared
+from maxtool.importers.onnx.protos import GraphProto
 from maxtool.importers.onnx.refusals import RefusedNode
 from maxtool.importers.onnx.values import (
     Sizes,
@@ -63,7 +64,7 @@ def _listed(types: Sequence[TensorType], form: Sequence[int | None]) -> str:
 
 
 def _traced(
-    call: OperatorCall, name: str, branch: object, wanted: Sequence[TensorType]
+    call: OperatorCall, name: str, branch: GraphProto, wanted: Sequence[TensorType]
 ) -> tuple[NestedGraph, list[int | None]]:
     """A branch as a graph of tensors, and of each output how many tensors a sequence has.
 
@@ -72,7 +73,7 @@ def _traced(
     form: list[int | None] = []
 
     def forward() -> list[Tensor]:
-        values = call.run_graph(branch, [])
+        values = run_declared(call, branch, [])
         form.extend(len(one.items) if isinstance(one, TensorSequence) else None for one in values)
         tensors = [tensor for one in values for tensor in _tensors(one)]
         return _as_wanted(tensors, wanted)
@@ -102,11 +103,8 @@ def _as_wanted(tensors: list[Tensor], wanted: Sequence[TensorType]) -> list[Tens
 def _rebound(x: Tensor, wanted: TensorType) -> Tensor:
     """A tensor with the claim that its sizes are those of the other branch, where they may be.
 
-    A size that a branch alone knows has nothing to do with those of the other. One truth value has
-    the form of the other: conditions are written with a dimension and without.
+    A size that a branch alone knows has nothing to do with those of the other.
     """
-    if is_one_flag(x.type, wanted):
-        return ops.reshape(x, wanted.shape)
     if x.rank != wanted.rank or x.shape == wanted.shape:
         return x
     graph = Graph.current()

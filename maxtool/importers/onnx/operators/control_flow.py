@@ -14,6 +14,7 @@ from maxtool.graph.nested_graph import NestedGraph
 from maxtool.graph.ops.control import while_growing
 from maxtool.importers.onnx.operator_call import OperatorCall
 from maxtool.importers.onnx.operator_table import operator
+from maxtool.importers.onnx.operators.inner_graphs import run_declared
 from maxtool.importers.onnx.operators.loop_state import (
     LoopState,
     growing_state,
@@ -104,7 +105,9 @@ def _turn(
     call: OperatorCall, kept: int, number: Tensor, going: Tensor, values: Sequence[Tensor]
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     """Run a turn: whether the loop goes on, what it carries on, and what the turn gives."""
-    flag, *results = tensors_of(call.run_graph(call.attribute("body"), [number, going, *values]))
+    flag, *results = tensors_of(
+        run_declared(call, call.attribute("body"), [number, going, *values])
+    )
     return ops.reshape(flag, []), results[:kept], results[kept:]
 
 
@@ -115,7 +118,7 @@ def _known_count(call: OperatorCall, going: Value, kinds: Sequence[TensorType]) 
         return None
 
     def forward(number: Tensor, *values: Tensor) -> list[Tensor]:
-        results = call.run_graph(call.attribute("body"), [number, going, *values])
+        results = run_declared(call, call.attribute("body"), [number, going, *values])
         goes_on.append(is_known(results[0]) and _is_true(results[0]))
         return tensors_of(results)
 

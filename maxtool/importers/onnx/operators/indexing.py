@@ -199,8 +199,10 @@ def _largest(call: OperatorCall, count: Size) -> list[Tensor]:
     largest, whole = call.flag("largest", 1), x.shape[axis]
     if largest and isinstance(count, int):
         return list(ops.top_k(x, count, axis))
-    fits = isinstance(count, int) or is_never_negative(whole.polynomial - polynomial(count))
+    is_open = isinstance(count, int) and not whole.is_static  # a call is held to it
+    fits = is_open or is_never_negative(whole.polynomial - polynomial(count))
     require(fits, f"whether a dimension of {whole} has {count} elements is not known")
+    require(not isinstance(count, int) or count >= 0, f"it takes {count} elements")
     order = ops.argsort(x, not largest, axis)
     if isinstance(count, int):
         index = tuple(slice(count) if at == axis else slice(None) for at in range(x.rank))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from maxtool.graph.ops.control import Growing
 from maxtool.importers.onnx.dead_state import LIMITS, unread_inputs
 from maxtool.importers.onnx.operator_call import OperatorCall
 from maxtool.importers.onnx.operators.constants import full
+from maxtool.importers.onnx.operators.inner_graphs import run_declared
 from maxtool.importers.onnx.refusals import RefusedNode, require
 from maxtool.importers.onnx.values import Sizes, Value, as_tensor, known
 
@@ -73,30 +74,43 @@ def with_stand_ins(call: OperatorCall, values: Sequence[Tensor]) -> list[Tensor]
     unread = unread_inputs(call.attribute("body"))
     if not unread:
         return [*values]
-    kinds = _after_a_turn(call, [one.type for one in values])
+    trial = _trial(call, [one.type for one in values])
+    kinds = [one.type for one in trial.outputs]
     require_as_many(kinds, [one.type for one in values])
     pairs = enumerate(zip(values, kinds, strict=True), start=LIMITS)
     return [
-        in_graph(full(known(np.zeros((), kind.dtype.to_numpy())), [*kind.shape]))
-        if at in unread and one.type != kind
-        else one
+        _zeros(kind, trial.known_before) if at in unread and _is_other(one.type, kind) else one
         for at, (one, kind) in pairs
     ]
 
 
+def _is_other(one: TensorType, kind: TensorType) -> bool:
+    return (one.dtype, one.rank) != (kind.dtype, kind.rank)
+
+
+def _zeros(kind: TensorType, names: Collection[str]) -> Tensor:
+    """Zeros of a type, none of them along a dimension that only a turn knows."""
+    sizes = [dim if {*dim.names()} <= {*names} else 0 for dim in kind.shape]
+    return in_graph(full(known(np.zeros((), kind.dtype.to_numpy())), sizes))
+
+
 def _after_a_turn(call: OperatorCall, kinds: Sequence[TensorType]) -> list[TensorType]:
-    """The types that a state of some types has behind a turn, from tracing one for them alone."""
+    """The types that a state of some types has behind a turn."""
+    return [one.type for one in _trial(call, kinds).outputs]
+
+
+def _trial(call: OperatorCall, kinds: Sequence[TensorType]) -> NestedGraph:
+    """A turn, traced for the types alone of what it gives."""
     graph = Graph.current()
     if graph is None:
         raise RefusedNode("no graph is traced")
 
     def forward(number: Tensor, going: Tensor, *values: Tensor) -> list[Tensor]:
-        results = call.run_graph(call.attribute("body"), [number, going, *values])
+        results = run_declared(call, call.attribute("body"), [number, going, *values])
         return tensors_of(results[1 : 1 + len(kinds)])
 
     counters = [TensorType(DType.int64, []), TensorType(DType.bool, [])]
-    trial = NestedGraph("trial", graph, forward, [*counters, *kinds])
-    return [one.type for one in trial.outputs]
+    return NestedGraph("trial", graph, forward, [*counters, *kinds])
 
 
 def _named(
@@ -113,20 +127,12 @@ def _named(
 def _with_names(
     call: OperatorCall, given: TensorType, kind: TensorType, after: TensorType
 ) -> TensorType:
-    if is_one_flag(after, kind):
-        return kind
     require_alike(after, kind)
     shape = [
         Dim(call.new_name("grown")) if now == first and now != then else now
         for first, now, then in zip(given.shape, kind.shape, after.shape, strict=True)
     ]
     return TensorType(kind.dtype, shape, kind.device)
-
-
-def is_one_flag(one: TensorType, other: TensorType) -> bool:
-    """Return whether both are one truth value: conditions have a dimension, or have none."""
-    is_flag = one.dtype is other.dtype is DType.bool
-    return is_flag and one.shape.volume() == other.shape.volume() == 1
 
 
 def require_as_many(values: Sequence[object], kinds: Sequence[TensorType]) -> None:
@@ -146,8 +152,6 @@ def _changes(after: TensorType, kind: TensorType) -> str:
 
 def _claimed(value: Tensor, kind: TensorType, ended: TensorType) -> Tensor:
     """A value claimed to have the sizes that it had before, but for those that change."""
-    if is_one_flag(value.type, kind):
-        return ops.reshape(value, kind.shape)
     require_alike(value.type, kind)
     shape = [
         before if before == last else now

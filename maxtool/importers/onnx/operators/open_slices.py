@@ -13,24 +13,26 @@ from maxtool.importers.onnx.refusals import require
 
 def open_slice(call: OperatorCall, axes: Sequence[int], steps: Sequence[int]) -> Tensor:
     """A slice along some axes, from places of input 1 to those of input 2."""
-    x, starts, ends = call.x(), call.x(1), call.x(2)
-    sizes = [one.shape[0] for one in (starts, ends)]
-    require(sizes == [len(axes)] * 2 and len(steps) == len(axes), "its ranges are not as many")
+    x, bounds = call.x(), [call.x(1), call.x(2)]
+    require(all(one.rank == 1 for one in bounds), "the ends of its ranges are lists")
+    sizes = {dim for one in bounds for dim in one.shape if dim.is_static}
+    require(sizes <= {len(axes)} and len(steps) == len(axes), "its ranges are not as many")
+    starts, ends = (ops.rebind(ops.cast(one, DType.int64), [len(axes)]) for one in bounds)
     for number, (given, step) in enumerate(zip(axes, steps, strict=True)):
         require(step != 0, "a step is 0")
         axis = axis_in(given, x.rank)
-        places = [
-            _place(x, axis, ops.cast(one[number], DType.int64), step) for one in (starts, ends)
-        ]
-        count = -ops.floordiv(places[0] - places[1], step)
-        numbers = ops.counted(count, call.dim("slice"))
-        x = ops.gather(x, numbers * step + places[0], axis)
+        size = as_number(x.shape[axis], DType.int64)
+        start, end = (_from_begin(one[number], size) for one in (starts, ends))
+        if step > 0:
+            start, end = (ops.minimum(ops.maximum(one, 0), size) for one in (start, end))
+        else:  # it begins inside, and ends before the first element at most
+            start = ops.minimum(ops.maximum(start, 0), size - 1)
+            end = ops.minimum(ops.maximum(end, -1), size - 1)
+        numbers = ops.counted(-ops.floordiv(start - end, step), call.dim("slice"))
+        x = ops.gather(x, numbers * step + start, axis)
     return x
 
 
-def _place(x: Tensor, axis: int, given: Tensor, step: int) -> Tensor:
-    """A place from the beginning, no further than a range in that direction reaches."""
-    size = as_number(x.shape[axis], DType.int64)
-    place = ops.where(ops.less(given, 0), given + size, given)
-    low, high = (0, size) if step > 0 else (-1, size - 1)
-    return ops.maximum(ops.minimum(place, high), low)
+def _from_begin(given: Tensor, size: Tensor) -> Tensor:
+    """A place, of which negative ones are counted from the end."""
+    return ops.where(ops.less(given, 0), given + size, given)

@@ -130,13 +130,18 @@ def slice_(call: OperatorCall) -> Tensor:
     """Ranges as operands."""
     call.decide(3, 4)
     if any(isinstance(one, Tensor) and not is_known(one) for one in call.operands[1:3]):
-        count = int(call.x(1).shape[0])
-        axes = call.ints(3) if call.has(3) else list(range(count))
-        return open_slice(call, axes, call.ints(4) if call.has(4) else [1] * count)
+        axes = call.ints(3) if call.has(3) else list(range(_count(call.x(1))))
+        return open_slice(call, axes, call.ints(4) if call.has(4) else [1] * len(axes))
     starts, ends = call.sizes(1), call.sizes(2)
     axes = call.ints(3) if call.has(3) else list(range(len(starts)))
     steps = call.ints(4) if call.has(4) else [1] * len(starts)
     return _sliced(call, starts, ends, axes, steps)
+
+
+def _count(starts: Tensor) -> int:
+    fits = starts.rank == 1 and starts.shape[0].is_static
+    require(fits, f"how many ranges {starts.type} has is not known")
+    return int(starts.shape[0])
 
 
 def _sliced(
