@@ -151,15 +151,17 @@ def test_everything_that_is_not_supported_is_listed_at_once(tmp_path: Path) -> N
         node("Strange", ["x"], ["a"], name="first", domain="com.example"),
         node("Strange", ["a"], ["b"], domain="com.example"),
         node("ImageDecoder", ["x"], ["c"]),
+        node("ZipMap", ["x"], ["maps"], domain="ai.onnx.ml", classlabels_int64s=[0, 1]),
         node("Relu", ["b"], ["y"]),
     ]
-    domains = {"com.example": 3}
+    domains = {"com.example": 3, "ai.onnx.ml": 3}
     error = refused(model(nodes, [value("x", [3])], ["y"], domains=domains), tmp_path)
     assert error.exit_code == 4
-    assert error.problems == (
+    assert error.problems[:2] == (
         "com.example.Strange (opset 3), 2 nodes, the first 'first': the operator is not supported",
         "ImageDecoder (opset 20), node 'c': the operator is not supported",
     )
+    assert "skl2onnx leaves it out with zipmap=False" in error.problems[2]
 
 
 def test_every_node_that_does_not_fit_is_listed(tmp_path: Path) -> None:

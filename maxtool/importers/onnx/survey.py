@@ -63,6 +63,12 @@ def _graph(
                 waiting += [(graph.node, depth + 1) for graph in graphs]
 
 
+# What to do about operators that many models have.
+ADVICE = {
+    "ZipMap": ": it makes a map of each row of a tensor; skl2onnx leaves it out with zipmap=False"
+}
+
+
 def _surveyed(
     model: OnnxModel, node: NodeProto, opsets: Mapping[str, int], where: str
 ) -> SurveyedNode:
@@ -75,7 +81,7 @@ def _surveyed(
         return SurveyedNode(name, f"the model imports no opset of {domain or DEFAULT_DOMAIN!r}")
     if find_operator(domain, node.op_type, version) or has_body(domain, node.op_type, version):
         return SurveyedNode(name, "")
-    return SurveyedNode(name, "the operator is not supported")
+    return SurveyedNode(name, "the operator is not supported" + ADVICE.get(node.op_type, ""))
 
 
 def unsupported(model: OnnxModel) -> Iterator[tuple[NodeName, RefusedNode]]:
