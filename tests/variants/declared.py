@@ -321,6 +321,40 @@ DECLARED: tuple[Declared, ...] = (
         {"n_layers": 24, "hidden_size": 1024, "hidden_act": "gelu_tanh"},
     ),
     Declared(BLOOM, {"unk_token_id": 5}, None),
+    Declared(
+        "starcoder",
+        {"attention_softmax_in_fp32": False, "pre_allocate_kv_cache": True},
+        {"hidden_act": "gelu", "n_kv_heads": 1},
+    ),
+    Declared("starcoder", {"runner_max_sequence_length": None}, {"n_kv_heads": 1}),
+    *(
+        Declared(base, {key: word}, {"hidden_act": activation}, {f"{arch}.hidden_activation": told})
+        for base, key, arch, word, activation, told in (
+            ("gpt-neox-20b", "hidden_act", "gptneox", "gelu_fast", "gelu_tanh", "gelu_tanh"),
+            ("gpt-neox-20b", "hidden_act", "gptneox", "gelu", "gelu", None),
+            ("starcoder", "activation_function", "starcoder", "gelu", "gelu", "gelu"),
+            ("starcoder", "activation_function", "starcoder", "gelu_new", "gelu_tanh", None),
+        )
+    ),
+    *(
+        Declared(
+            "internlm3-8b-instruct",
+            {"qkv_bias": of_queries, "bias": of_others},
+            {"qkv_bias": of_queries, "o_bias": of_others, "mlp_bias": of_others},
+        )
+        for of_queries, of_others in ((True, False), (False, True))
+    ),
+    Declared(
+        "internlm3-8b-instruct",
+        {"num_key_value_heads": None, "head_dim": None, "hidden_size": 2048},
+        {"n_kv_heads": 2, "head_dim": 128},
+    ),
+    Declared(
+        "internlm3-8b-instruct",
+        {},
+        {"rope_scaling": "dynamic", "rope_factor": 6.0},
+        {"llama.rope.scaling.type": None, "llama.rope.scaling.dynamic_factor": 6.0},
+    ),
     Declared("Apertus-8B-Instruct-2509", {"rope_theta": None}, {"rope_theta": 12e6}),
     Declared("MiniCPM3-4B", {"qk_rope_head_dim": None}, {"rotary_dim": 32}),
     Declared(
