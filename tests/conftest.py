@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -79,6 +80,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> None:
 def pytest_collection_finish() -> None:
     """Freeze all imported objects: garbage collections need not look at them again."""
     gc.freeze()
+
+
+@pytest.fixture
+def little_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave 1000 bytes free on every disk."""
+    usage = shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage)
 
 
 @pytest.fixture(scope="session", autouse=True)

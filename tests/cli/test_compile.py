@@ -162,11 +162,8 @@ def test_dry_run_writes_nothing(source: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "weights.bin").stat().st_size == shown["weight_bytes"]
 
 
-def test_a_dry_run_needs_no_room(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    usage = shutil.disk_usage(tmp_path)._replace(free=1000)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage)
+@pytest.mark.usefixtures("little_room")
+def test_a_dry_run_needs_no_room(source: Path, tmp_path: Path) -> None:
     result = run(source, "-o", tmp_path / "out", "--dry-run")
     assert result.exit_code == 0
     assert "bytes and 1000 are free" in result.stderr

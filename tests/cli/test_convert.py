@@ -82,9 +82,8 @@ def test_dry_run_says_the_exact_bytes(tmp_path: Path) -> None:
         shutil.rmtree(written) if written.is_dir() else written.unlink()
 
 
-def test_a_dry_run_needs_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    usage = shutil.disk_usage(tmp_path)._replace(free=1000)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage)
+@pytest.mark.usefixtures("little_room")
+def test_a_dry_run_needs_no_room(tmp_path: Path) -> None:
     result = run(MODEL, "-o", tmp_path / "out.gguf", "--dry-run")
     assert result.exit_code == 0
     assert "bytes and 1000 are free" in result.stderr

@@ -147,7 +147,7 @@ def test_rows_of_a_table_are_set(turns: int, tmp_path: Path) -> None:
     graph.node.append(node("Less", ["top", "limit"], ["goes_on"]))
     graph.output[0].name = "goes_on"
     limit = np.array(1e9 if turns > 1 else -1e9, np.float32)
-    proto.graph.initializer.append(onnx_tensor("limit", limit))
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(limit, "limit"))
     require_equal(proto, [{"x": floats(4, 3)}], tmp_path)
 
 
@@ -168,7 +168,3 @@ def test_conditions_have_a_dimension_or_none(tmp_path: Path) -> None:
     inputs = [value("x", [3]), value("c", [], TensorProto.BOOL)]
     given = [{"x": floats(3), "c": np.array(c)} for c in (True, False)]
     require_equal(model(nodes, inputs, ["y"], numbers), given, tmp_path)
-
-
-def onnx_tensor(name: str, array: np.ndarray) -> TensorProto:
-    return onnx.numpy_helper.from_array(array, name)

@@ -21,32 +21,23 @@ from safetensors.numpy import load_file, save_file
 Loader = Callable[[Path, torch.dtype], torch.nn.Module]
 ROTARY = "rotary_emb"
 _NARROW, _WIDE = torch.float32, torch.float64
-_NARROWED, _WIDENED = torch.Tensor.float, torch.Tensor.double
+_CASTS = {_NARROW: torch.Tensor.float, _WIDE: torch.Tensor.double}
 
 
 @contextmanager
-def wide() -> Iterator[None]:
-    """Let every name of float32 in torch be float64."""
-    _name(_WIDE, _WIDENED)
+def _float32_being(dtype: torch.dtype) -> Iterator[None]:
+    """Let every name of float32 in torch be another type."""
+    before = torch.float32
+    _name(dtype)
     try:
         yield
     finally:
-        _name(_NARROW, _NARROWED)
+        _name(before)
 
 
-@contextmanager
-def _narrow() -> Iterator[None]:
-    """Let the names be what they are, inside of `wide`."""
-    _name(_NARROW, _NARROWED)
-    try:
-        yield
-    finally:
-        _name(_WIDE, _WIDENED)
-
-
-def _name(dtype: torch.dtype, cast: Any) -> None:
+def _name(dtype: torch.dtype) -> None:
     torch.float32 = torch.float = dtype
-    torch.Tensor.float = cast
+    torch.Tensor.float = _CASTS[dtype]
     torch.set_default_dtype(dtype)
 
 
@@ -65,7 +56,7 @@ def wide_model(load: Loader, folder: Path) -> Iterator[torch.nn.Module]:
     arrays = load_file(folder / "model.safetensors")
     widened = {name: array.astype(np.float64) for name, array in arrays.items()}
     save_file(widened, copy / "model.safetensors", {"format": "pt"})
-    with wide(), torch.no_grad():
+    with _float32_being(_WIDE), torch.no_grad():
         model = load(copy, _WIDE).double()
         _keep_angles(model, narrow)
         yield model
@@ -81,7 +72,7 @@ def _keep_angles(model: torch.nn.Module, narrow: torch.nn.Module) -> None:
 
 def _widened(table: torch.nn.Module) -> Callable[..., tuple[torch.Tensor, ...]]:
     def forward(x: torch.Tensor, *given: Any, **named: Any) -> tuple[torch.Tensor, ...]:
-        with _narrow():
+        with _float32_being(_NARROW):
             found = table(x.to(_NARROW), *given, **named)
         return tuple(each.double() for each in found)
 

@@ -44,11 +44,11 @@ def pool(
                     b.store(total, combine(b.load(total, (o,), n), value), (o,), n)
 
             image.each(take)
-            places = image.count(padding=count_padding) if op == "avg_pool" else None
-            count = None if places is None else b.let(T.Cast(computed, places))
+            if op == "avg_pool":
+                count = b.let(T.Cast(computed, image.count(padding=count_padding)))
             for o, n in pieces:
                 value = b.load(total, (o,), n)
-                if count is not None:
+                if op == "avg_pool":
                     value = value / b.splat(count, n)
                 backend.write(y, value, (*pixel, first + o), dtype, n)
 

@@ -6,8 +6,7 @@ turn is a stand-in, often of another type and rank.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
+from maxtool.importers.onnx.ordering import graphs_in, names_read
 from maxtool.importers.onnx.protos import GraphProto, NodeProto
 
 LIMITS = 2
@@ -16,43 +15,34 @@ LIMITS = 2
 
 def drop_dead_state(graph: GraphProto) -> None:
     """Remove what loops carry that neither a turn nor a node behind the loop reads."""
-    read = {*_read(graph)}
+    loops = [node for node in graph.node if node.op_type == "Loop" and not node.domain]
+    read = _read(graph) if loops else set()
+    for node in loops:
+        for body in graphs_in(node):
+            _prune(node, body, read)
     for node in graph.node:
-        for inner in _inner(node):
-            if node.op_type == "Loop" and not node.domain:
-                _prune(node, inner, read)
+        for inner in graphs_in(node):
             drop_dead_state(inner)
 
 
 def _prune(node: NodeProto, body: GraphProto, read: set[str]) -> None:
     """Remove dead state of one loop, whose outputs count where ``read`` has them."""
-    unread = unread_inputs(body)
     carried = len(node.input) - LIMITS
-    fits = len(body.input) == LIMITS + carried and len(body.output) > carried
-    for at in reversed(range(carried if fits and len(node.output) >= carried else 0)):
-        if node.output[at] not in read and LIMITS + at in unread:
+    if len(body.input) != LIMITS + carried or min(len(body.output) - 1, len(node.output)) < carried:
+        return
+    for at in sorted(unread_state(body), reverse=True):
+        if node.output[at] not in read:
             del node.input[LIMITS + at], node.output[at]
             del body.input[LIMITS + at], body.output[1 + at]
 
 
-def unread_inputs(graph: GraphProto) -> set[int]:
-    """Return which inputs of a graph nothing in it reads, by number."""
-    read = {*_read(graph)}
-    return {at for at, one in enumerate(graph.input) if one.name not in read}
+def unread_state(body: GraphProto) -> set[int]:
+    """Return what of its state the body of a loop does not read, by number."""
+    read = _read(body)
+    return {at for at, one in enumerate(body.input[LIMITS:]) if one.name not in read}
 
 
-def _read(graph: GraphProto) -> Iterator[str]:
-    """Yield the names that a graph reads or gives, those of graphs inside of it too."""
-    yield from (one.name for one in graph.output)
-    for node in graph.node:
-        yield from _of(node)
-
-
-def _of(node: NodeProto) -> Iterator[str]:
-    yield from node.input
-    for inner in _inner(node):
-        yield from _read(inner)
-
-
-def _inner(node: NodeProto) -> list[GraphProto]:
-    return [one.g for one in node.attribute if one.HasField("g")]
+def _read(graph: GraphProto) -> set[str]:
+    """The names that a graph gives, or that its nodes read."""
+    read = {name for node in graph.node for name in names_read(node)}
+    return read | {one.name for one in graph.output}

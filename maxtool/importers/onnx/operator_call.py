@@ -117,14 +117,17 @@ class OperatorCall:
 
     def decide(self, *indices: int) -> None:
         """Refuse all of some inputs at once whose elements are not known, and decide shapes."""
+        if unknown := self.unknown(*indices):
+            raise UnknownValues(unknown)
+
+    def unknown(self, *indices: int) -> list[tuple[str, Tensor]]:
+        """Inputs, of some, whose elements are not known, each with its name."""
         values = [(self.names[i], self.operands[i]) for i in indices if self.has(i)]
-        unknown = [
+        return [
             (name, value)
             for name, value in values
             if isinstance(value, Tensor) and not (isinstance(value, Weight) or is_known(value))
         ]
-        if unknown:
-            raise UnknownValues(unknown)
 
     def attribute(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - of any type
         """An attribute; a :class:`RefusedNode` if it is absent and has no default."""

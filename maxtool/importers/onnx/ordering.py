@@ -20,25 +20,30 @@ def in_order(nodes: Sequence[NodeProto]) -> list[tuple[int, NodeProto]]:
         for name in node.output:
             makers.setdefault(name, index)
     makers.pop("", None)
-    needs = [{makers[name] for name in _read(node) if name in makers} for node in nodes]
+    needs = [{makers[name] for name in names_read(node) if name in makers} for node in nodes]
     if all(max(each, default=-1) < index for index, each in enumerate(needs)):
         return placed
     order = _sorted(needs)
     return [placed[index] for index in order] if len(order) == len(placed) else placed
 
 
-def _read(node: NodeProto) -> Iterator[str]:
+def names_read(node: NodeProto) -> Iterator[str]:
     """The names that a node reads, those that graphs inside it take from around them included."""
     yield from node.input
+    for graph in graphs_in(node):
+        yield from _captured(graph)
+
+
+def graphs_in(node: NodeProto) -> Iterator[GraphProto]:
+    """The graphs inside a node."""
     for attribute in node.attribute:
-        for graph in [attribute.g] if attribute.HasField("g") else attribute.graphs:
-            yield from _captured(graph)
+        yield from [attribute.g] if attribute.HasField("g") else attribute.graphs
 
 
 def _captured(graph: GraphProto) -> set[str]:
     own = {one.name for one in (*graph.input, *graph.initializer)}
     own |= {name for node in graph.node for name in node.output}
-    read = {name for node in graph.node for name in _read(node)}
+    read = {name for node in graph.node for name in names_read(node)}
     return (read | {one.name for one in graph.output}) - own
 
 

@@ -10,6 +10,7 @@ from maxtool.importers.onnx import operators  # noqa: F401 - it fills the table
 from maxtool.importers.onnx.function_bodies import has_body
 from maxtool.importers.onnx.limits import MOST_DEPTH, MOST_NODES
 from maxtool.importers.onnx.operator_table import find_operator
+from maxtool.importers.onnx.ordering import graphs_in
 from maxtool.importers.onnx.problems import NodeName
 from maxtool.importers.onnx.protos import NodeProto
 from maxtool.importers.onnx.refusals import RefusedNode
@@ -58,9 +59,7 @@ def _graph(
                 what = f"more than {MOST_NODES} nodes, or graphs nested deeper than {MOST_DEPTH}"
                 raise InputError(what, file=model.path)
             yield _surveyed(model, node, opsets, where)
-            for attribute in node.attribute:
-                graphs = [attribute.g] if attribute.HasField("g") else attribute.graphs
-                waiting += [(graph.node, depth + 1) for graph in graphs]
+            waiting += [(graph.node, depth + 1) for graph in graphs_in(node)]
 
 
 # What to do about operators that many models have.

@@ -196,20 +196,23 @@ def top_k(call: OperatorCall) -> list[Tensor]:
 def _largest(call: OperatorCall, count: Size) -> list[Tensor]:
     x = call.x()
     axis = call.axis(x.rank, -1)
-    largest, whole = call.flag("largest", 1), x.shape[axis]
+    largest = call.flag("largest", 1)
     if largest and isinstance(count, int):
         return list(ops.top_k(x, count, axis))
-    is_open = isinstance(count, int) and not whole.is_static  # a call is held to it
-    fits = is_open or is_never_negative(whole.polynomial - polynomial(count))
-    require(fits, f"whether a dimension of {whole} has {count} elements is not known")
-    require(not isinstance(count, int) or count >= 0, f"it takes {count} elements")
-    order = ops.argsort(x, not largest, axis)
-    if isinstance(count, int):
-        index = tuple(slice(count) if at == axis else slice(None) for at in range(x.rank))
-        places = ops.slice_tensor(order, index)
-    else:
-        places = cut_along(order, axis, Dim(0), count)
+    places = _first(ops.argsort(x, not largest, axis), axis, count)
     return [along(x, places, axis), places]
+
+
+def _first(order: Tensor, axis: int, count: Size) -> Tensor:
+    """The first elements along an axis, if there are as many."""
+    whole = order.shape[axis]
+    require(not isinstance(count, int) or count >= 0, f"it takes {count} elements")
+    if isinstance(count, int) and not whole.is_static:  # a call is held to it
+        index = tuple(slice(count) if at == axis else slice(None) for at in range(order.rank))
+        return ops.slice_tensor(order, index)
+    fits = is_never_negative(whole.polynomial - polynomial(count))
+    require(fits, f"whether a dimension of {whole} has {count} elements is not known")
+    return cut_along(order, axis, Dim(0), Dim(count))
 
 
 @operator("ReverseSequence")

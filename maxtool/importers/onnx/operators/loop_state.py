@@ -11,7 +11,7 @@ from maxtool.dtype import DType
 from maxtool.graph import Dim, Graph, Tensor, TensorType, ops
 from maxtool.graph.nested_graph import NestedGraph
 from maxtool.graph.ops.control import Growing
-from maxtool.importers.onnx.dead_state import LIMITS, unread_inputs
+from maxtool.importers.onnx.dead_state import unread_state
 from maxtool.importers.onnx.operator_call import OperatorCall
 from maxtool.importers.onnx.operators.constants import full
 from maxtool.importers.onnx.operators.inner_graphs import run_declared
@@ -71,13 +71,14 @@ def with_stand_ins(call: OperatorCall, values: Sequence[Tensor]) -> list[Tensor]
 
     Exporters need some value of a variable that is set in the loop. There has to be a turn.
     """
-    unread = unread_inputs(call.attribute("body"))
+    unread = unread_state(call.attribute("body"))
     if not unread:
         return [*values]
-    trial = _trial(call, [one.type for one in values])
+    given = [one.type for one in values]
+    trial = _trial(call, given)
     kinds = [one.type for one in trial.outputs]
-    require_as_many(kinds, [one.type for one in values])
-    pairs = enumerate(zip(values, kinds, strict=True), start=LIMITS)
+    require_as_many(kinds, given)
+    pairs = enumerate(zip(values, kinds, strict=True))
     return [
         _zeros(kind, trial.known_before) if at in unread and _is_other(one.type, kind) else one
         for at, (one, kind) in pairs

@@ -74,15 +74,15 @@ def _with_block(x: Tensor, axis: int, size: Size, value: Tensor, *, before: bool
 
     A size that may be negative, when it takes elements away, leaves so many as are known to be.
     """
-    whole = x.shape[axis]
-    total = size_of(polynomial(size) + whole.polynomial)
-    grows = is_never_negative(polynomial(size))
-    fits = grows or is_never_negative(polynomial(total))
-    require(fits, f"whether {size} is negative is not known")
-    shape = [(size if grows else total) if at == axis else dim for at, dim in enumerate(x.shape)]
-    block = full(value, shape)
+    if size == 0:
+        return x
+    whole, grows = x.shape[axis], is_never_negative(polynomial(size))
+    total = polynomial(size) + whole.polynomial
+    require(grows or is_never_negative(total), f"whether {size} is negative is not known")
+    added = size if grows else size_of(total)
+    block = full(value, [added if at == axis else dim for at, dim in enumerate(x.shape)])
     grown = ops.concat([block, x] if before else [x, block], axis)
-    return grown if grows else cut_along(grown, axis, whole if before else Dim(0), Dim(total))
+    return grown if grows else cut_along(grown, axis, whole if before else Dim(0), Dim(added))
 
 
 MODES = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}

@@ -11,7 +11,7 @@ from maxtool.importers.onnx.operator_call import OperatorCall, axis_in
 from maxtool.importers.onnx.operator_table import operator
 from maxtool.importers.onnx.operators.open_slices import open_slice
 from maxtool.importers.onnx.refusals import require
-from maxtool.importers.onnx.values import Size, is_known, is_never_negative
+from maxtool.importers.onnx.values import Size, is_never_negative
 
 END = 1 << 31
 """Ends from here on mean the end of the dimension."""
@@ -129,16 +129,22 @@ def slice_by_attributes(call: OperatorCall) -> Tensor:
 def slice_(call: OperatorCall) -> Tensor:
     """Ranges as operands."""
     call.decide(3, 4)
-    if any(isinstance(one, Tensor) and not is_known(one) for one in call.operands[1:3]):
-        axes = call.ints(3) if call.has(3) else list(range(_count(call.x(1))))
-        return open_slice(call, axes, call.ints(4) if call.has(4) else [1] * len(axes))
-    starts, ends = call.sizes(1), call.sizes(2)
-    axes = call.ints(3) if call.has(3) else list(range(len(starts)))
-    steps = call.ints(4) if call.has(4) else [1] * len(starts)
-    return _sliced(call, starts, ends, axes, steps)
+    if call.unknown(1, 2):
+        return open_slice(call, *_axes_and_steps(call))
+    return _sliced(call, call.sizes(1), call.sizes(2), *_axes_and_steps(call))
 
 
-def _count(starts: Tensor) -> int:
+def _axes_and_steps(call: OperatorCall) -> tuple[list[int], list[int]]:
+    """The axes of a slice, the first ones if they are not said, and the steps along them."""
+    axes = call.ints(3) if call.has(3) else [*range(_count(call))]
+    return axes, call.ints(4) if call.has(4) else [1] * len(axes)
+
+
+def _count(call: OperatorCall) -> int:
+    """The number of ranges of a slice."""
+    if not call.unknown(1):
+        return len(call.sizes(1))
+    starts = call.x(1)
     fits = starts.rank == 1 and starts.shape[0].is_static
     require(fits, f"how many ranges {starts.type} has is not known")
     return int(starts.shape[0])
