@@ -13,6 +13,7 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.cpu_target import RegisterTile
 from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu import subroutines
 from maxtool.compiler.kernels.cpu.pixel_output import PixelOutput, as_lines, pixel_output
 from maxtool.compiler.kernels.kernel_options import AfterConvolution, Window
 
@@ -108,6 +109,10 @@ class DepthwiseRow:
         return wide - b.splat(b.int32(zero), width) if zero else wide
 
 
+def _row(_: b.Buffer, own: DepthwiseRow, lanes: int) -> None:
+    own.compute(lanes)
+
+
 def output_sizes(window: Window, image: tuple[int, int]) -> tuple[int, int]:
     """Return rows and columns of the result."""
     rows, columns = (
@@ -153,7 +158,7 @@ def depthwise_convolution(
             number = b.index(b.quotient(i, sizes[0]))
             at = number, b.index(i - number * sizes[0])
             own = DepthwiseRow(window, image, channels, lines, w, output, at, zero)
-            own.compute(tile.width)
+            subroutines.call(_row, [output.y], own, tile.width)
 
         work = sizes[1] * channels * window.size[0] * window.size[1]
         b.each_image(batch, sizes[0], work, row)

@@ -16,6 +16,7 @@ from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu import subroutines
 from maxtool.compiler.kernels.cpu.convolution_tiles import ImageTiles
 from maxtool.compiler.kernels.cpu.pixel_output import PixelOutput, as_lines
 
@@ -108,10 +109,17 @@ def each_tile(own: TiledConvolution, batch: b.Expr, terms: int) -> None:
     def task(i: b.Expr) -> None:
         part = b.index(b.quotient(i, own.blocks))
         number = b.index(b.quotient(part, parts))
-        own.chunk(number, b.index(part - number * parts), b.index(i - part * own.blocks))
+        place = number, b.index(part - number * parts), b.index(i - part * own.blocks)
+        subroutines.call(_chunk, [own.output.y], own, *place)
 
     work = prod(own.tiles.output) * own.features * terms // (parts * own.blocks)
     b.each_image(batch, parts * own.blocks, work, task)
+
+
+def _chunk(
+    _: b.Buffer, own: TiledConvolution, image: b.Expr, chunk: b.Expr, block: b.Expr
+) -> None:
+    own.chunk(image, chunk, block)
 
 
 def with_padding(

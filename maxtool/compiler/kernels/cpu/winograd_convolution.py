@@ -13,6 +13,7 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.cpu_target import RegisterTile
 from maxtool.compiler.kernels.cpu import builder as b
+from maxtool.compiler.kernels.cpu import subroutines
 from maxtool.compiler.kernels.cpu.pixel_output import PixelOutput, as_lines, pixel_output
 from maxtool.compiler.kernels.cpu.winograd_tiles import WinogradTiles, winograd_tiles_of
 from maxtool.compiler.kernels.cpu.winograd_transforms import of_inputs, of_products
@@ -47,13 +48,12 @@ class WinogradConvolution:
         step = self.winograd.outputs
         return number, b.index(row * step), b.index((rest - row * across) * step)
 
-    def task(self, start: b.Expr, part: b.Expr) -> None:
+    def task(self, v: b.Buffer, sums: b.Buffer, start: b.Expr, part: b.Expr) -> None:
         """Compute the outputs of a part of the features for the strip of tiles that starts there.
 
-        Whoever multiplies tiles transforms them: fetching them from another core takes longer.
+        Whoever multiplies tiles transforms them: fetching them from another core takes longer. The
+        memory is v[rows, places * channels] for these, and sums[places, rows, block].
         """
-        v = b.workspace((self.tiles.rows, self.tiles.pitch))
-        sums = b.workspace((self.winograd.products, self.tiles.rows, self.tiles.block))
         with T.serial(b.integer(self.tiles.rows)) as r:
             self.transform((v, r), b.index(start + r))
         parts = self.tiles.parts
@@ -180,6 +180,17 @@ class WinogradConvolution:
         b.each_vector(count, self.lanes, part)
 
 
+def _task(
+    _: b.Buffer,
+    v: b.Buffer,
+    sums: b.Buffer,
+    own: WinogradConvolution,
+    start: b.Expr,
+    part: b.Expr,
+) -> None:
+    own.task(v, sums, start, part)
+
+
 def winograd_convolution(
     tile: RegisterTile,
     window: Window,
@@ -209,7 +220,9 @@ def winograd_convolution(
         def task(i: b.Expr) -> None:
             part = b.index(b.quotient(i, strips))
             start = b.least((i - part * strips) * tiles.rows, total - tiles.rows)
-            own.task(b.index(start), part)
+            v = b.workspace((tiles.rows, tiles.pitch))
+            sums = b.workspace((tiles.winograd.products, tiles.rows, tiles.block))
+            subroutines.call(_task, [output.y, v, sums], own, b.index(start), part)
 
         b.each(strips * tiles.parts, task, threads=True)
     return kernel.function
