@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import tvm
-from tvm import relax, tirx
+from tvm import relax
 from tvm_ffi import structural_walk
 
-from maxtool.compiler.joining.instance import PrimFunc, is_view, lowered
-from maxtool.compiler.joining.region import CannotJoinError, flattened, parts_of
-from maxtool.compiler.joining.runs import KernelCall, Memory, Run, sizes_of
+from maxtool.compiler.joining.instance import PrimFunc, Shapes, lowered, statements_of
+from maxtool.compiler.joining.region import CannotJoinError, parts_of
+from maxtool.compiler.joining.runs import KernelCall, Memory, Run
+from maxtool.compiler.joining.sizes import Expr, are_same, sizes_of
 
-Expr: TypeAlias = Any  # tvm ships no types
-Binding: TypeAlias = Any
+Binding: TypeAlias = Any  # tvm ships no types
 
 # The attribute of Relax functions whose kernels are joined.
-JOINED = "maxtool.joined"
+MARK = "maxtool.joined"
 FEWEST = 2  # kernels that are worth joining
 CALL, INPLACE, RESHAPE = (
     tvm.ir.Op.get(f"relax.{name}") for name in ("call_tir", "call_tir_inplace", "reshape")
@@ -34,7 +34,7 @@ def joined(module: Any) -> Any:  # noqa: ANN401
     builder, kernels = relax.BlockBuilder(module), LoweredKernels(module)
     for name in sorted(module.get_global_vars(), key=lambda one: str(one.name_hint)):
         function = module[name]
-        if isinstance(function, relax.Function) and JOINED in (function.attrs or {}):
+        if isinstance(function, relax.Function) and MARK in (function.attrs or {}):
             hint = f"{name.name_hint}_kernels"
             builder.update_func(name, _Joining(kernels, builder, function, hint).function())
     return _without_unused(builder.finalize())
@@ -61,18 +61,16 @@ def _without_unused(module: Any) -> Any:  # noqa: ANN401
 
 
 class LoweredKernels:
-    """Kernels of a module lowered for fixed sizes, each once for all functions that call it."""
+    """Kernels of a module lowered for some sizes, each once for all functions that call it."""
 
     def __init__(self, module: Any) -> None:  # noqa: ANN401
         self._module = module
         self._lowered: dict[tuple[object, ...], PrimFunc | None] = {}
 
-    def of(self, name: Expr, types: Sequence[Expr]) -> PrimFunc | None:
-        """A kernel lowered for tensors of these types; None if it cannot be joined with others."""
-        if not all(map(_is_fixed, types)):
-            return None
-        shapes = tuple(map(sizes_of, types))
-        key = (str(name.name_hint), shapes)
+    def of(self, name: Expr, shapes: Shapes) -> PrimFunc | None:
+        """A kernel lowered for tensors of these shapes; None if it cannot be joined with others."""
+        fixed = [tuple(size if isinstance(size, int) else None for size in one) for one in shapes]
+        key = (str(name.name_hint), *fixed)
         if key not in self._lowered:
             self._lowered[key] = _joinable(lowered(self._module[name], shapes))
         return self._lowered[key]
@@ -113,7 +111,7 @@ class _Joining:
         body = relax.SeqExpr(blocks, self._own.body.body)
         own = self._own
         function = relax.Function(own.params, body, own.ret_ty, own.is_pure, own.attrs)
-        return function.without_attr(JOINED)
+        return function.without_attr(MARK)
 
     def _take(self, run: Run, binding: Binding) -> bool:
         """Add a call of a kernel, or a view, to a run; return whether it was one."""
@@ -157,8 +155,11 @@ class _Joining:
         )
         seen = [each.ty for each in value.args[1].fields]
         written = [own for index, own in zip(indices, types, strict=True) if index < 0]
-        function = self._kernels.of(value.args[0], [*seen, *written])
-        return None if function is None else KernelCall(function, operands, results)
+        if not all(map(_has_sizes, (*seen, *written))):
+            return None
+        shapes = tuple(map(sizes_of, (*seen, *written)))
+        function = self._kernels.of(value.args[0], shapes)
+        return None if function is None else KernelCall(function, shapes, operands, results)
 
     def _operand(self, value: Expr) -> Memory:
         """The memory of a variable, or of a constant."""
@@ -230,7 +231,7 @@ def _called(
 def _bound(variable: Expr, item: Expr) -> list[Binding]:
     """Bind a variable to a result, in the shape that it has."""
     shape = variable.ty.shape
-    if sizes_of(item_type := _type_of(item)) == sizes_of(variable.ty):
+    if are_same(sizes_of(item_type := _type_of(item)), sizes_of(variable.ty)):
         return [relax.VarBinding(variable, item)]
     whole = relax.DataflowVar("whole", item_type)
     view = relax.op.reshape(whole, shape)
@@ -264,18 +265,16 @@ def _result_types(call: Expr) -> list[Expr]:
     return list(result.fields) if isinstance(result, relax.TupleType) else [result]
 
 
-def _is_fixed(tensor_type: Expr) -> bool:
-    """Return whether a type is that of a tensor whose sizes are numbers."""
+def _has_sizes(tensor_type: Expr) -> bool:
+    """Return whether a type is that of a tensor whose sizes it says."""
     shape = tensor_type.shape if isinstance(tensor_type, relax.TensorType) else None
-    return isinstance(shape, relax.ShapeExpr) and all(
-        isinstance(size, tirx.IntImm) for size in shape.values
-    )
+    return isinstance(shape, relax.ShapeExpr)
 
 
 def _joinable(function: PrimFunc) -> PrimFunc | None:
     """A kernel that was lowered, if it can be joined with others."""
     try:
-        parts_of([each for each in flattened(function.body) if not is_view(each)])
+        parts_of(statements_of(function))
     except CannotJoinError:
         return None
     return function

@@ -9,7 +9,7 @@ are independent there is none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -18,6 +18,7 @@ import tvm
 from tvm import tirx
 from tvm_ffi import structural_walk
 
+from maxtool.compiler.kernels.cpu.builder import ANY_LENGTH
 from maxtool.compiler.kernels.cpu.subroutines import written_by
 
 Stmt: TypeAlias = Any  # tvm ships no types
@@ -88,17 +89,14 @@ class Region:
 
     Attributes:
         aliases: What memory is taken for, where it may be the same as other memory.
-        shared: The memory of all threads that is taken before the region.
     """
 
     aliases: Mapping[Memory, Memory] = field(default_factory=dict)
-    shared: list[Stmt] = field(default_factory=list)
     _done: list[Stmt] = field(default_factory=list)
     _open: list[Part] = field(default_factory=list)
 
-    def add(self, parts: Sequence[Part], shared: Iterable[Stmt]) -> None:
+    def add(self, parts: Sequence[Part]) -> None:
         """Add a kernel."""
-        self.shared += shared
         for part in parts:
             if any(part.waits_for(before, self.aliases) for before in self._open):
                 self._wait(part)
@@ -125,33 +123,34 @@ class Region:
 
     @property
     def statement(self) -> Stmt:
-        """The statement that takes the memory and runs the region."""
-        return sequence([*self.shared, _attribute(LAUNCH, sequence(self._done))])
+        """The statement that runs the region."""
+        return _attribute(LAUNCH, sequence(self._done))
 
 
-def parts_of(statements: Sequence[Stmt]) -> tuple[list[Part], list[Stmt]]:
-    """The parts of a kernel in order, and the memory that all threads share.
+def parts_of(statements: Sequence[Stmt]) -> list[Part]:
+    """The parts of a kernel in order.
+
+    Of a loop that one thread would run if it is short, the form for all threads is a part: they are
+    there already.
 
     Raises:
         CannotJoinError: If it has a parallel loop inside another statement, or what one thread
             keeps to itself would be needed by others.
     """
-    parts, shared, alone = list[Part](), list[Stmt](), list[Stmt]()
+    parts, alone = list[Part](), list[Stmt]()
 
     def finish() -> None:
         if alone:
             parts.append(Part(_on_first_thread(alone), alone=True))
             alone.clear()
 
-    for statement in statements:
-        if isinstance(statement, tirx.AllocBuffer) and _is_shared(statement.buffer):
-            shared.append(statement)
-        elif isinstance(statement, tirx.Bind):
+    for statement in map(_of_any_length, statements):
+        if isinstance(statement, tirx.Bind):
             scalar = Part(statement, defines=True)
             if scalar.loads:
                 finish()
             parts.append(scalar)
-        elif isinstance(statement, tirx.For) and statement.kind == tirx.ForKind.PARALLEL:
+        elif _is_parallel(statement):
             finish()
             parts.append(Part(statement))
         elif _has_parallel_loop(statement):
@@ -160,7 +159,7 @@ def parts_of(statements: Sequence[Stmt]) -> tuple[list[Part], list[Stmt]]:
             alone.append(statement)
     finish()
     _check_private(parts)
-    return parts, shared
+    return parts
 
 
 def flattened(statement: Stmt) -> Iterator[Stmt]:
@@ -185,14 +184,22 @@ def _check_private(parts: Sequence[Part]) -> None:
             raise CannotJoinError("one thread needs what another keeps in its registers")
 
 
-def _is_shared(buffer: Buffer) -> bool:
-    return str(buffer.ty.storage_scope) in ("", "global")
+def _of_any_length(statement: Stmt) -> Stmt:
+    """The parallel loop of a statement that has it twice, once for one thread if it is short."""
+    if not isinstance(statement, tirx.IfThenElse):
+        return statement
+    loop = statement.else_case
+    return loop if _is_parallel(loop) and ANY_LENGTH in loop.annotations else statement
+
+
+def _is_parallel(statement: Stmt) -> bool:
+    return isinstance(statement, tirx.For) and statement.kind == tirx.ForKind.PARALLEL
 
 
 def _has_parallel_loop(statement: Stmt) -> bool:
     loops: list[Stmt] = []
     structural_walk(statement, (tirx.For, loops.append))
-    return any(loop.kind == tirx.ForKind.PARALLEL for loop in loops)
+    return any(map(_is_parallel, loops))
 
 
 def _on_first_thread(statements: Sequence[Stmt]) -> Stmt:

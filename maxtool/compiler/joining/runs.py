@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
+from itertools import chain
 from typing import Any, TypeAlias
 
 from tvm import tirx
 
-from maxtool.compiler.joining.instance import PrimFunc, buffer_of, instance
-from maxtool.compiler.joining.region import Region, flattened, parts_of
+from maxtool.compiler.joining.instance import PrimFunc, instance
+from maxtool.compiler.joining.region import CannotJoinError, Region, flattened, parts_of
+from maxtool.compiler.joining.sizes import (
+    Expr,
+    Size,
+    buffer_of,
+    count_of,
+    integer,
+    renamed,
+    sizes_of,
+    variables_of,
+)
+from maxtool.compiler.joining.workspace import Buffer, Workspace
 from maxtool.compiler.kernels.cpu.cpu_passes import FLAT
 
-Expr: TypeAlias = Any  # tvm ships no types
-Binding: TypeAlias = Any
+Binding: TypeAlias = Any  # tvm ships no types
 TensorType: TypeAlias = Any
 
 # What a joined kernel says of itself, as all that are written by hand, and that it is flat.
@@ -50,13 +60,20 @@ class KernelCall:
 
     Attributes:
         function: It, lowered for the sizes of this call.
+        shapes: The sizes that it sees, of its operands and of what is new.
         operands: What it is called with.
         results: What it gives: operands that it has overwritten, or memory that is new.
     """
 
     function: PrimFunc
+    shapes: tuple[tuple[Size, ...], ...]
     operands: tuple[Memory, ...]
     results: tuple[Memory, ...]
+
+    @property
+    def memory(self) -> tuple[Memory, ...]:
+        """All that it reads or writes."""
+        return (*self.operands, *self.results)
 
     @property
     def updated(self) -> list[Memory]:
@@ -94,24 +111,48 @@ class Run:
         return [memory for memory in self.outer if memory in written]
 
     def joined(self, results: Sequence[Memory]) -> PrimFunc:
-        """One kernel: its parameters are ``outer``, then ``results``; the rest is workspace."""
+        """One kernel: its parameters are ``outer``, then ``results``; the rest is workspace.
+
+        Raises:
+            CannotJoinError: If it has no parameter that says one of its sizes, or the kernels need
+                to be apart.
+        """
         parameters = [*self.outer, *results]
-        inner = [memory for memory in self.new if memory not in results]
-        arguments = [
-            buffer_of("argument", sizes_of(each.type), each.type.dtype) for each in parameters
-        ]
-        flat = {each: _flat_buffer(each.type) for each in (*parameters, *inner)}
+        names = self._names(parameters)
+        arguments = [_argument(each.type, names) for each in parameters]
+        flat = {each: _flat_buffer(each.type, names) for each in parameters}
         views = [
             tirx.DeclBuffer(flat[each], data=argument.data)
             for each, argument in zip(parameters, arguments, strict=True)
         ]
-        taken = [tirx.AllocBuffer(flat[each]) for each in inner]
-        region = Region(self._aliases(flat))
-        for call in self.calls:
+        workspace, region = Workspace(), Region(self._aliases(flat))
+        for index, call in enumerate(self.calls):
+            for memory in call.new:
+                if memory not in flat:
+                    flat[memory] = workspace.take(_sizes(memory.type, names), memory.type.dtype)
+            shapes = [[renamed(integer(size), names) for size in shape] for shape in call.shapes]
             operands = [flat[each] for each in (*call.operands, *call.new)]
-            region.add(*parts_of(instance(call.function, operands)))
-        body = tirx.SeqStmt([*views, *taken, *flattened(region.statement)])
+            region.add(parts_of(instance(call.function, operands, shapes, workspace)))
+            for memory in self._last_used(index):
+                if memory not in parameters:
+                    workspace.give_back(flat[memory])
+        body = tirx.SeqStmt([*views, *workspace.statements, *flattened(region.statement)])
         return tirx.PrimFunc(arguments, body).with_attrs(ATTRIBUTES)
+
+    def _last_used(self, index: int) -> list[Memory]:
+        """The memory that no call behind one of this index reads or writes."""
+        later = {each for call in self.calls[index + 1 :] for each in call.memory}
+        return [each for each in dict.fromkeys(self.calls[index].memory) if each not in later]
+
+    def _names(self, parameters: Sequence[Memory]) -> dict[int, Expr]:
+        """New variables for those that sizes are known by here, each the size of a parameter."""
+        shapes = (shape for call in self.calls for shape in call.shapes)
+        used = variables_of(chain.from_iterable(shapes))
+        used |= variables_of(size for each in parameters for size in sizes_of(each.type))
+        told = {hash(size) for each in parameters for size in each.type.shape}
+        if not used.keys() <= told:
+            raise CannotJoinError("a size that no tensor has by itself")
+        return {key: tirx.Var(own.name, own.ty) for key, own in used.items()}
 
     def _aliases(self, flat: Mapping[Memory, Any]) -> dict[int, int]:
         """Take memory for the same where some is overwritten that others might share."""
@@ -122,10 +163,19 @@ class Run:
         return {hash(flat[each]): POSSIBLY_SHARED for each in (*written, *shared)}
 
 
-def sizes_of(tensor_type: TensorType) -> tuple[int, ...]:
-    """The sizes of a tensor, all of which are fixed."""
-    return tuple(map(int, tensor_type.shape.values))
+def _sizes(tensor_type: TensorType, names: Mapping[int, Expr]) -> list[Expr]:
+    """The sizes of a tensor by the variables of a kernel."""
+    return [renamed(size, names) for size in tensor_type.shape]
 
 
-def _flat_buffer(tensor_type: TensorType) -> Any:  # noqa: ANN401
-    return buffer_of("memory", [prod(sizes_of(tensor_type))], tensor_type.dtype)
+def _argument(tensor_type: TensorType, names: Mapping[int, Expr]) -> Buffer:
+    """A parameter; a size that follows from others has a variable that nothing reads."""
+    sizes = [
+        size if isinstance(size, tirx.IntImm | tirx.Var) else tirx.Var("size", "int64")
+        for size in _sizes(tensor_type, names)
+    ]
+    return buffer_of("argument", sizes, tensor_type.dtype)
+
+
+def _flat_buffer(tensor_type: TensorType, names: Mapping[int, Expr]) -> Buffer:
+    return buffer_of("memory", [count_of(_sizes(tensor_type, names))], tensor_type.dtype)

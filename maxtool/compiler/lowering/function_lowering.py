@@ -16,6 +16,7 @@ from maxtool.compiler.kernels.cuda.gpu_requests import Narrow
 from maxtool.compiler.kernels.requests import Request
 from maxtool.compiler.lowering import index_expressions
 from maxtool.compiler.lowering.chain import Chain, Pending
+from maxtool.compiler.lowering.function_form import PLAIN, FunctionForm
 from maxtool.compiler.lowering.relax_module import RelaxModule
 from maxtool.compiler.storage import WeightStorage
 from maxtool.compiler.storage_types import bits, stored
@@ -37,8 +38,8 @@ class FunctionLowering:
     of elementwise operations stays a :class:`Chain` until something else needs its result.
     """
 
-    def __init__(self, module: RelaxModule, sizes: Mapping[str, int] | None = None) -> None:
-        """``sizes`` are those of named dimensions that the function has only this size of."""
+    def __init__(self, module: RelaxModule, form: FunctionForm = PLAIN) -> None:
+        """Begin a function; named dimensions are those of its ``form`` where that has a size."""
         self.module = module
         self.index = NodeIndex((), ())
         self.whole: dict[int, Expr] = {}
@@ -48,9 +49,9 @@ class FunctionLowering:
         self.storage: dict[int, WeightStorage] = {}
         self.constants: dict[int, np.ndarray[Any, Any]] = {}
         self.rounded: Mapping[int, DType] = {}
-        self.fixed: Mapping[str, int] = sizes or {}
+        self.form = form
         self._dims: dict[str, Expr] = {
-            name: tirx.IntImm("int64", size) for name, size in self.fixed.items()
+            name: tirx.IntImm("int64", size) for name, size in form.sizes
         }
         self._device: DeviceRef = HOST
 
@@ -79,7 +80,7 @@ class FunctionLowering:
 
     def with_other_sizes(self, names: Collection[str]) -> FunctionLowering:
         """The same function where some names stand for other sizes."""
-        other = FunctionLowering(self.module, self.fixed)
+        other = FunctionLowering(self.module, self.form)
         other._dims |= {name: dim for name, dim in self._dims.items() if name not in names}
         return other
 

@@ -11,19 +11,21 @@ from typing import Any
 from tvm import relax, tirx
 
 from maxtool.compiler.fusion.node_index import NodeIndex
-from maxtool.compiler.joining.functions import JOINED
+from maxtool.compiler.joining.functions import MARK
 from maxtool.compiler.kernels.kernel_options import ChainStep
 from maxtool.compiler.kernels.requests import Pointwise
 from maxtool.compiler.lowering.control_flow import FlowLowering
+from maxtool.compiler.lowering.function_form import (
+    JOINED,
+    PLAIN,
+    FunctionForm,
+    can_join,
+    is_convolutional,
+)
 from maxtool.compiler.lowering.function_lowering import FunctionLowering
 from maxtool.compiler.lowering.rule_table import ROUNDING_OF, RULES_OF
 from maxtool.compiler.lowering.subgraphs import SubgraphModule, key_of
-from maxtool.compiler.lowering.usual_sizes import (
-    add_choice,
-    entry_parameters,
-    is_joined,
-    split_inputs,
-)
+from maxtool.compiler.lowering.usual_sizes import add_choice, entry_parameters, split_inputs
 from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.compiler.placement import device_of
 from maxtool.compiler.rewriting import is_for
@@ -59,7 +61,8 @@ class ModuleLowering(SubgraphModule):
         """Add a public function that runs ``graph``, by its name or another.
 
         For the ``usual`` sizes of named dimensions it has code of its own, whose kernels are
-        joined (:mod:`maxtool.compiler.joining`).
+        joined (:mod:`maxtool.compiler.joining`); those of convolutions are for all sizes. Artifacts
+        have another function in which they are called one by one, which times them.
         """
         if not self.prints and (labels := list(_printed(graph))):
             raise CompilationFailed(
@@ -69,18 +72,24 @@ class ModuleLowering(SubgraphModule):
         symbol = graph.name if symbol is None else symbol
         if self.unique(symbol) != symbol:
             raise ValueError(f"the name {symbol!r} is taken by a kernel or another graph")
-        if usual and is_joined(graph, self.placement):
-            joined = self._entry(graph, f"{symbol}_joined", usual, private=True)
-            separate = self._entry(graph, symbol + SEPARATE, {}, private=True)
+        is_joined = can_join(graph, self.placement)
+        if usual and is_joined:
+            form = FunctionForm.for_sizes(usual)
+            joined = self._entry(graph, f"{symbol}_joined", form, private=True)
+            separate = self._entry(graph, symbol + SEPARATE, PLAIN, private=True)
             add_choice(self, graph, symbol, usual, (joined, separate))
+        elif is_joined and is_convolutional(graph):
+            self._entry(graph, symbol, JOINED, private=False)
+            if not self.prints:
+                self._entry(graph, symbol + SEPARATE, PLAIN, private=True)
         else:
-            self._entry(graph, symbol, {}, private=False)
+            self._entry(graph, symbol, PLAIN, private=False)
 
-    def _entry(self, graph: Graph, symbol: str, sizes: Mapping[str, int], *, private: bool) -> Any:  # noqa: ANN401
-        """Add a function that runs an entry's graph, whose dimensions have these sizes."""
+    def _entry(self, graph: Graph, symbol: str, form: FunctionForm, *, private: bool) -> Any:  # noqa: ANN401
+        """Add a function that runs an entry's graph."""
         storages = {id(value): self.weights[name] for name, value in graph.weight_values.items()}
-        self._add_subgraphs(graph, storages, sizes)
-        function = FunctionLowering(self, sizes)
+        self._add_subgraphs(graph, storages, form)
+        function = FunctionLowering(self, form)
         plain, state = split_inputs(graph)
         parameters = entry_parameters(function, graph)
         order = {name: index for index, name in enumerate(self.weights)}
@@ -97,9 +106,7 @@ class ModuleLowering(SubgraphModule):
                 function.set_weight(value, function.emit(item), storages[id(value)])
 
         name = self.unique(symbol) if private else symbol
-        return self._add_function(
-            function, graph, name, parameters, bind, private=private, joined=bool(sizes)
-        )
+        return self._add_function(function, graph, name, parameters, bind, private=private)
 
     def module(self) -> Any:  # noqa: ANN401 - tvm ships no types
         """Return the finished ``IRModule``.
@@ -117,25 +124,23 @@ class ModuleLowering(SubgraphModule):
         return module
 
     def _add_subgraphs(
-        self, graph: Graph, storages: Mapping[int, WeightStorage], sizes: Mapping[str, int]
+        self, graph: Graph, storages: Mapping[int, WeightStorage], form: FunctionForm
     ) -> None:
         """Add a function for each subgraph and each storage of its weights, inner ones first."""
         for node in graph.nodes:
             if isinstance(node, CallNode):
                 passed = tuple(storages[id(value)] for value in node.weights)
-                key = key_of(node, passed, sizes)
+                key = key_of(node, passed, form)
                 if key not in self._subgraphs:
                     inner = dict(zip(map(id, node.callee.parameters()), passed, strict=True))
-                    self._add_subgraphs(node.callee, inner, sizes)
-                    self._subgraphs[key] = self._subgraph(node.callee, passed, sizes)
+                    self._add_subgraphs(node.callee, inner, form)
+                    self._subgraphs[key] = self._subgraph(node.callee, passed, form)
 
-    def _subgraph(
-        self, graph: Graph, storages: Sequence[WeightStorage], sizes: Mapping[str, int]
-    ) -> Any:  # noqa: ANN401
+    def _subgraph(self, graph: Graph, storages: Sequence[WeightStorage], form: FunctionForm) -> Any:  # noqa: ANN401
         """Add a private function that runs ``graph``."""
         if isinstance(graph, FlowGraph):
             return FlowLowering(self, graph, storages).lowered()
-        function = FunctionLowering(self, sizes)
+        function = FunctionLowering(self, form)
         parameters = self.parameters(function, graph, storages)
         inputs, weights = parameters[: len(graph.inputs)], parameters[len(graph.inputs) :]
 
@@ -150,9 +155,7 @@ class ModuleLowering(SubgraphModule):
 
         everything = [*self.sizes_parameter(function, graph), *parameters]
         name = self.unique(re.sub(r"[^0-9A-Za-z_]", "_", graph.name))
-        return self._add_function(
-            function, graph, name, everything, bind, private=True, joined=bool(sizes)
-        )
+        return self._add_function(function, graph, name, everything, bind, private=True)
 
     def _add_function(
         self,
@@ -163,10 +166,10 @@ class ModuleLowering(SubgraphModule):
         bind: Callable[[], None],
         *,
         private: bool,
-        joined: bool,
     ) -> Any:  # noqa: ANN401
         """Add a Relax function: bind its parameters, lower the nodes, return the outputs."""
-        attributes = {"relax.force_pure": True, **({JOINED: True} if joined else {})}
+        marks = {MARK: True} if function.form.joined else {}
+        attributes = {"relax.force_pure": True, **marks}
         with self.builder.function(name, parameters, attrs=attributes, private=private):
             with self._dataflow():
                 bind()
@@ -212,7 +215,7 @@ class ModuleLowering(SubgraphModule):
     def _call(self, function: FunctionLowering, node: CallNode) -> None:
         """Call a subgraph's function."""
         stored = [function.storage[id(value)] for value in node.weights]
-        callee = self.callee(node, stored, function.fixed)
+        callee = self.callee(node, stored, function.form)
         values = [function.get(value) for value in (*node.inputs, *node.weights)]
         result = function.emit(relax.Call(callee, [*self.sizes(function, node.callee), *values]))
         single = len(node.outputs) == 1

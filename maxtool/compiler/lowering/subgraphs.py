@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tvm import relax
 
+from maxtool.compiler.lowering.function_form import PLAIN, FunctionForm
 from maxtool.compiler.lowering.function_lowering import FunctionLowering
 from maxtool.compiler.lowering.relax_module import RelaxModule
 from maxtool.compiler.placement import Placement
@@ -60,10 +61,10 @@ class SubgraphModule(RelaxModule):
         self,
         node: CallNode,
         storages: Sequence[WeightStorage],
-        sizes: Mapping[str, int] | None = None,
+        form: FunctionForm = PLAIN,
     ) -> Any:  # noqa: ANN401
-        """Return the function of a subgraph whose weights are stored so, for these sizes."""
-        return self._subgraphs[key_of(node, storages, sizes or {})]
+        """Return the function of a subgraph whose weights are stored so, in a form."""
+        return self._subgraphs[key_of(node, storages, form)]
 
 
 def _anywhere(tensor_type: Any) -> Any:  # noqa: ANN401 - tvm ships no types
@@ -72,12 +73,12 @@ def _anywhere(tensor_type: Any) -> Any:  # noqa: ANN401 - tvm ships no types
 
 
 def key_of(
-    node: CallNode, storages: Sequence[WeightStorage], sizes: Mapping[str, int]
+    node: CallNode, storages: Sequence[WeightStorage], form: FunctionForm
 ) -> tuple[object, ...]:
-    """Return a key that calls of one subgraph share when sizes and the storage of weights agree."""
+    """Return a key that calls of one subgraph share when forms and the storage of weights agree."""
     return (
         id(node.callee),
-        tuple(sizes.items()),
+        form,
         *(
             (each.dtype, each.shape, each.block, each.encoding, each.terms, each.form)
             for each in storages

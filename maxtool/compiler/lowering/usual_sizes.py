@@ -7,25 +7,12 @@ from typing import Any, TypeAlias
 
 from tvm import relax, tirx
 
+from maxtool.compiler.lowering.function_form import FunctionForm
 from maxtool.compiler.lowering.function_lowering import FunctionLowering
 from maxtool.compiler.lowering.relax_module import RelaxModule
-from maxtool.compiler.placement import Placement
-from maxtool.graph import BufferType, CallNode, Graph, Tensor
-from maxtool.graph.nested_graph import FlowGraph, NestedGraph
+from maxtool.graph import BufferType, Graph, Tensor
 
 Expr: TypeAlias = Any  # tvm ships no types
-
-
-def is_joined(graph: Graph, placement: Placement) -> bool:
-    """Return whether the kernels of a graph are joined for its usual sizes.
-
-    Those of CPUs are, unless the graph has control flow, which asks for sizes by name.
-    """
-    callees = [node.callee for node in graph.nodes if isinstance(node, CallNode)]
-    if any(isinstance(callee, NestedGraph | FlowGraph) for callee in callees):
-        return False
-    here = {placement.target(device).kind for device in placement.devices}
-    return here == {"cpu"} and all(is_joined(callee, placement) for callee in set(callees))
 
 
 def split_inputs(graph: Graph) -> tuple[list[Tensor], list[Tensor]]:
@@ -57,7 +44,7 @@ def add_choice(
     """
     function, builder = FunctionLowering(module), module.builder
     parameters = entry_parameters(function, graph)
-    fixed = FunctionLowering(module, usual)
+    fixed = FunctionLowering(module, FunctionForm.for_sizes(usual))
     types = [fixed.type(value.type) for value in split_inputs(graph)[0]]
     conditions = [function.dim(name) == tirx.IntImm("int64", size) for name, size in usual.items()]
 

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVM's own name for it
 
-from maxtool.compiler.joining.instance import buffer_of, instance, lowered
+from maxtool.compiler.joining.instance import instance, lowered
 from maxtool.compiler.joining.region import BARRIER, LAUNCH, CannotJoinError, Region, parts_of
+from maxtool.compiler.joining.sizes import buffer_of, count_of
+from maxtool.compiler.joining.workspace import Workspace
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import subroutines
 
@@ -84,7 +86,7 @@ def joined(steps: Sequence[Step]) -> Any:
     region = Region()
     for step in steps:
         operands = [buffers[step.source], buffers[step.target]]
-        region.add(*parts_of(instance(kernel(step), operands)))
+        region.add(parts_of(instance(kernel(step), operands, [(SIZE,)] * 2, Workspace())))
     return region.statement
 
 
@@ -159,7 +161,8 @@ def with_body(body: Any) -> list[Any]:
         x, y = (made.argument(name, (SIZE,)) for name in "xy")
         body(x, y)
     buffers = [buffer_of("memory", [SIZE], "float32") for _ in "xy"]
-    return instance(lowered(made.function, [(SIZE,)] * 2), buffers)
+    shapes = [(SIZE,)] * 2
+    return instance(lowered(made.function, shapes), buffers, shapes, Workspace())
 
 
 def nested(x: Any, y: Any) -> None:
@@ -185,7 +188,21 @@ def test_what_a_scalar_was_read_from_may_not_be_overwritten_behind_it() -> None:
 
     region = Region()
     with pytest.raises(CannotJoinError, match="scalar"):
-        region.add(*parts_of(with_body(scalar)))
+        region.add(parts_of(with_body(scalar)))
+
+
+def test_a_short_loop_is_for_all_threads() -> None:
+    """They are there anyway: a loop is short where its length is only known when it runs."""
+    with b.kernel("short") as made:
+        rows = made.dim("rows")
+        x, y = (made.argument(name, (rows, 3)) for name in "xy")
+        b.each_row(rows, 3, lambda i: b.store(y, x[i, 0], (i, 0)))
+    shapes = [(tirx.Var("rows", "int64"), 3)] * 2
+    buffers = [buffer_of("memory", [count_of(shape)], "float32") for shape in shapes]
+    own = instance(lowered(made.function, shapes), buffers, shapes, Workspace())
+    (part,) = parts_of(own)
+    assert part.statement.kind == tirx.ForKind.PARALLEL
+    assert not part.alone
 
 
 def test_memory_that_may_be_the_same_is_taken_for_the_same() -> None:
@@ -194,5 +211,5 @@ def test_memory_that_may_be_the_same_is_taken_for_the_same() -> None:
     region = Region({hash(buffers[1]): -1, hash(buffers[2]): -1})
     for step in steps:
         operands = [buffers[step.source], buffers[step.target]]
-        region.add(*parts_of(instance(kernel(step), operands)))
+        region.add(parts_of(instance(kernel(step), operands, [(SIZE,)] * 2, Workspace())))
     assert len(stretches(region.statement, steps)) == 2

@@ -17,6 +17,9 @@ from maxtool.compiler.kernels.kernel_builder import *
 # Below this many multiplications a loop runs on one thread: waking the others costs more.
 SERIAL_WORK = 1 << 15
 
+# The annotation of parallel loops that stand beside one for a single thread, which is for few rows.
+ANY_LENGTH = "maxtool.any_length"
+
 # exp on [-ln 2 / 2, ln 2 / 2], highest power first: interpolated at the Chebyshev nodes, relative
 # error of the polynomial itself 3e-9 (the constant and linear terms are 1 in float32).
 EXP_COEFFICIENTS = (
@@ -95,8 +98,13 @@ def each(extent: Index, body: Callable[[Expr], None], *, threads: bool) -> None:
 
 def each_row(rows: Expr, work: Index, body: Callable[[Expr], None]) -> None:
     """Run ``body`` for every row; on all threads when the rows, of ``work`` each, are worth it."""
+
+    def on_all_threads() -> None:
+        with T.parallel(integer(rows), annotations={ANY_LENGTH: True}) as i:
+            body(i)
+
     few = rows * integer(work) < SERIAL_WORK
-    either(few, lambda: each(rows, body, threads=False), lambda: each(rows, body, threads=True))
+    either(few, lambda: each(rows, body, threads=False), on_all_threads)
 
 
 def each_image(batch: Expr, parts: int, work: int, body: Callable[[Expr], None]) -> None:

@@ -116,9 +116,7 @@ def each_tile(own: TiledConvolution, batch: b.Expr, terms: int) -> None:
     b.each_image(batch, parts * own.blocks, work, task)
 
 
-def _chunk(
-    _: b.Buffer, own: TiledConvolution, image: b.Expr, chunk: b.Expr, block: b.Expr
-) -> None:
+def _chunk(_: b.Buffer, own: TiledConvolution, image: b.Expr, chunk: b.Expr, block: b.Expr) -> None:
     own.chunk(image, chunk, block)
 
 

@@ -213,9 +213,9 @@ def winograd_convolution(
         output = pixel_output(kernel, batch, tiles.output, tiles.output, features, after)
         lines = as_lines(x, (batch, image[0], image[1] * channels))
         down, across = tiles.counts
-        total = b.index(batch * (down * across))
+        total = T.Bind(batch * (down * across))
         own = WinogradConvolution(tiles, tile.width, channels, features, image, output, lines, w)
-        strips = b.index(b.ceildiv(total, tiles.rows))
+        strips = T.Bind(b.ceildiv(total, tiles.rows))
 
         def task(i: b.Expr) -> None:
             part = b.index(b.quotient(i, strips))
