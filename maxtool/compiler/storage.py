@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
+from enum import Enum, auto
 from math import prod
 from operator import itemgetter
 from typing import Any, TypeAlias
@@ -26,12 +27,24 @@ from maxtool.quantization import QuantizationEncoding
 from maxtool.runtime.loader.memory import aligned
 from maxtool.weights.weight_data import WeightData
 
-# Operations whose second operand is a weight that their kernel reads packed, and its rank.
-PACKED_OPERANDS = {"linear": (1, 2), "embedding": (1, 2), "expert_linear": (1, 3)}
 
-# How a weight is read: as it is, as a packed matrix (True), or as a filter in one of some forms.
-Role: TypeAlias = bool | tuple[FilterForm, ...]
-PLAIN = False
+class Reading(Enum):
+    """How a weight is read: as it is, row by row in any packing, or as a packed matrix."""
+
+    PLAIN = auto()
+    ROWS = auto()
+    MATRIX = auto()
+
+
+# How a weight is read, as the filter of a convolution in one of some forms.
+Role: TypeAlias = Reading | tuple[FilterForm, ...]
+
+# Operations whose second operand is a weight that their kernel reads packed: how, and its rank.
+PACKED_OPERANDS = {
+    "linear": (Reading.MATRIX, 2),
+    "embedding": (Reading.ROWS, 2),
+    "expert_linear": (Reading.MATRIX, 3),
+}
 
 # The block encodings that the kernels of each kind of target read, by the rank of the weight.
 ENCODINGS: Mapping[str, Mapping[int, Collection[QuantizationEncoding]]] = {
@@ -47,7 +60,8 @@ class WeightStorage:
     name: str  # in full
     dtype: DType  # of its elements
     shape: tuple[int, ...]  # in the module
-    # Output features in a packed block; None if it is stored as it is, or quantized.
+    # Output features in a packed block, 1 of a table that is read by rows alone; None if it is
+    # stored as it is, or quantized.
     block: int | None
     # How its blocks of elements are encoded where it is stored quantized.
     encoding: QuantizationEncoding | None = None
@@ -190,14 +204,16 @@ def plan_storage(
     }
 
 
-def _agreed(ways: Set[Role]) -> bool | FilterForm:
+def _agreed(ways: Set[Role]) -> Reading | FilterForm:
     """Return how a weight is stored that is read in some ways: as all of them can read it."""
+    if ways <= {Reading.ROWS, Reading.MATRIX}:
+        return Reading.MATRIX if Reading.MATRIX in ways else Reading.ROWS
     forms = [way for way in ways if isinstance(way, tuple)]
-    if not forms or len(forms) < len(ways):
-        return ways == {True}
+    if len(forms) < len(ways):
+        return Reading.PLAIN
     common = [form for form in forms[0] if all(form in way for way in forms)]
     ranked = sorted(common, key=lambda form: (sum(way.index(form) for way in forms), repr(form)))
-    return ranked[0] if ranked else PLAIN
+    return ranked[0] if ranked else Reading.PLAIN
 
 
 def encodings_of(storage: Mapping[str, WeightStorage]) -> dict[str, QuantizationEncoding]:
@@ -209,35 +225,39 @@ def _storage(
     name: str,
     value: Tensor,
     target: Target,
-    role: bool | FilterForm,
+    role: Reading | FilterForm,
     encoding: QuantizationEncoding | None,
 ) -> WeightStorage:
     """The storage of a weight for the kernels of a target, which all read it in one way."""
     plain = name, value.dtype, value.shape.static()
-    if role is PLAIN:
+    if role is Reading.PLAIN:
         return WeightStorage(*plain, None)
     if isinstance(role, FilterForm):
         return WeightStorage(*plain, None, form=role)
     storage = WeightStorage(*plain, target.packing, terms=target.terms(value.dtype))
     if value.dtype is DType.float32 and encoding in storage.readable(target.kind):
         return WeightStorage(*plain, None, encoding)
+    if role is Reading.ROWS and storage.is_packed:
+        return WeightStorage(*plain, 1)  # the elements of a row side by side
     return storage
 
 
 def _role(node: AnyNode, index: int, placement: Placement) -> Role:
     """Return how an operand of a node is read."""
     if isinstance(node, CallNode):
-        return PLAIN
+        return Reading.PLAIN
     forms = filter_forms(node, placement.target(device_of(node))) if index == 1 else ()
-    return forms or _reads_packed(node, index)
+    return forms or _reading(node, index)
 
 
-def _reads_packed(node: Node, index: int) -> bool:
-    """Return whether a kernel takes that operand packed: matrices that are added up in float32."""
-    matrix = PACKED_OPERANDS.get(node.op) == (index, node.inputs[index].rank)
-    if node.op == FUSED:
-        matrix = index in matrices_of(node)
-    return matrix and DType.float64 not in (node.inputs[0].dtype, node.inputs[index].dtype)
+def _reading(node: Node, index: int) -> Reading:
+    """Return how a kernel takes that operand; packed are matrices that are added up in float32."""
+    reading, rank = PACKED_OPERANDS.get(node.op, (Reading.PLAIN, 0))
+    is_matrix = index == 1 and node.inputs[index].rank == rank
+    if node.op == FUSED and index in matrices_of(node):
+        reading, is_matrix = Reading.MATRIX, True
+    is_wide = DType.float64 in (node.inputs[0].dtype, node.inputs[index].dtype)
+    return reading if is_matrix and not is_wide else Reading.PLAIN
 
 
 def _roles(
@@ -258,5 +278,5 @@ def _roles(
             for passed, parameter in zip(node.weights, node.callee.parameters(), strict=True):
                 roles[id(passed)] |= below[id(parameter)]
     for value in graph.outputs:
-        roles[id(value)].add(PLAIN)
+        roles[id(value)].add(Reading.PLAIN)
     return roles

@@ -27,25 +27,28 @@ def inner(x: Tensor) -> Tensor:
 
 
 CALLEE = Graph("inner", inner, [ROWS])
-USES: list[tuple[str, Callable[..., Any], bool]] = [
-    ("linear", lambda x, _: ops.linear(x, weight), True),
-    ("embedding", lambda _, ids: ops.embedding(ids, weight), True),
-    ("both", lambda x, ids: ops.linear(x, weight) + ops.embedding(ids, weight), True),
-    ("subgraph", lambda x, _: ops.call(CALLEE, x), True),
-    ("plain", lambda x, _: x @ weight, False),
-    ("linear and plain", lambda x, _: ops.linear(x, weight) @ weight, False),
-    ("subgraph and plain", lambda x, _: ops.call(CALLEE, x)[0] @ weight, False),
-    ("output", lambda x, _: [ops.linear(x, weight), weight], False),
-    ("linear's input", lambda x, _: [ops.linear(x, weight), ops.linear(weight, weight)], False),
+# The rows of a block of the weight: those of a register tile, one by one, or no block.
+TILE, ROW, PLAIN = TARGET.tile.nr, 1, None
+USES: list[tuple[str, Callable[..., Any], int | None]] = [
+    ("linear", lambda x, _: ops.linear(x, weight), TILE),
+    ("embedding", lambda _, ids: ops.embedding(ids, weight), ROW),
+    ("both", lambda x, ids: ops.linear(x, weight) + ops.embedding(ids, weight), TILE),
+    ("subgraph", lambda x, _: ops.call(CALLEE, x), TILE),
+    ("plain", lambda x, _: x @ weight, PLAIN),
+    ("linear and plain", lambda x, _: ops.linear(x, weight) @ weight, PLAIN),
+    ("subgraph and plain", lambda x, _: ops.call(CALLEE, x)[0] @ weight, PLAIN),
+    ("output", lambda x, _: [ops.linear(x, weight), weight], PLAIN),
+    ("linear's input", lambda x, _: [ops.linear(x, weight), ops.linear(weight, weight)], PLAIN),
+    ("embedding and plain", lambda x, ids: x @ weight + ops.embedding(ids, weight), PLAIN),
 ]
 
 
-@pytest.mark.parametrize(("call", "packed"), [use[1:] for use in USES], ids=[u[0] for u in USES])
+@pytest.mark.parametrize(("call", "block"), [use[1:] for use in USES], ids=[u[0] for u in USES])
 def test_a_weight_is_packed_when_every_use_reads_it_packed(
-    call: Callable[..., Any], packed: bool
+    call: Callable[..., Any], block: int | None
 ) -> None:
     graph = Graph("main", call, [ROWS, IDS])
-    assert LoweringPlan([graph], TARGET).storage["w"].block == (TARGET.tile.nr if packed else None)
+    assert LoweringPlan([graph], TARGET).storage["w"].block == block
 
 
 def test_a_use_in_another_graph_counts() -> None:

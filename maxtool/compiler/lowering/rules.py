@@ -65,7 +65,10 @@ def _table_request(storage: WeightStorage, vocab: int, dim: int) -> Request:
     if storage.encoding is not None:
         return QuantizedEmbedding(encoding=storage.encoding.name, vocab=vocab, dim=dim)
     table = storage.dtype.value
-    return PackedEmbedding(vocab=vocab, dim=dim, weight_dtype=table, terms=storage.terms)
+    block = storage.block or 1
+    return PackedEmbedding(
+        vocab=vocab, dim=dim, weight_dtype=table, block=block, terms=storage.terms
+    )
 
 
 def _elementwise(function: FunctionLowering, node: Node) -> None:

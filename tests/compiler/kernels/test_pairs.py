@@ -119,7 +119,7 @@ def test_experts(tile: RegisterTile, k: int) -> None:
 @pytest.mark.parametrize(("vocab", "dim"), [(1, 1), (37, 21), (64, 32)])
 def test_rows_of_a_table(vocab: int, dim: int) -> None:
     table = normal(7, vocab, dim).astype(ml_dtypes.bfloat16)
-    function = compiled(embedding, TILE, vocab, dim, "bfloat16", 2)
+    function = compiled(embedding, TILE, vocab, dim, "bfloat16", TILE.nr, 2)
     ids = np.array([0, vocab - 1, vocab // 2, -1, vocab])
     actual = call(function, ids, packed(table), shape=(5, dim))
     np.testing.assert_array_equal(actual, table[np.clip(ids, 0, vocab - 1)].astype("f4"))

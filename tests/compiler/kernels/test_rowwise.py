@@ -65,12 +65,13 @@ def test_silu_keeps_what_is_not_finite() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
 @pytest.mark.parametrize(("vocab", "dim"), [(37, 20), (512, 64), (1, 1)])
-def test_embedding(dtype: type, vocab: int, dim: int) -> None:
+@pytest.mark.parametrize("block", [1, TILE.nr])
+def test_embedding(block: int, dtype: type, vocab: int, dim: int) -> None:
     table = normal(0, vocab, dim).astype(dtype)
-    packed = pack_linear(table, TILE.nr)
+    packed = pack_linear(table, block)
     if dtype is ml_dtypes.bfloat16:
         packed = packed.view(np.uint16)
-    function = compiled(embedding, TILE, vocab, dim, np.dtype(dtype).name)
+    function = compiled(embedding, TILE, vocab, dim, np.dtype(dtype).name, block)
     wild = [-1, -(1 << 62), vocab, 1 << 40, vocab - 1, 0]
     for ids in (np.array(wild), np.random.default_rng(1).integers(0, vocab, 700)):
         expected = table[np.clip(ids, 0, vocab - 1)].astype("f4")

@@ -72,6 +72,7 @@ class PackedEmbedding(Request):
     vocab: int
     dim: int
     weight_dtype: str
+    block: int  # rows side by side
     terms: int = 1
 
 
