@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from maxtool.compiler.kernels.cpu.linear import CACHED, MANY, linear
+from maxtool.compiler.kernels.cpu.linear import CACHED, CHUNKS, FEW, linear
 from maxtool.compiler.kernels.cpu.linear_product import BLOCK, TILES_PER_TASK
 from maxtool.compiler.packing import pack_linear
 from tests.effort import thinned
@@ -71,9 +71,12 @@ def test_blocks_of_k_are_added(k: int) -> None:
         assert error(call(function, x, packed(w), shape=(rows, 33)), x.astype("f8") @ w.T) < BOUND
 
 
-def test_threads_that_stay_with_their_rows() -> None:
-    rows, k, n = MANY // 1537 + 1, 1537, 70
+@pytest.mark.parametrize("k", [1537, 301])
+def test_threads_that_stay_with_their_rows(k: int) -> None:
+    """In chunks of so many tiles as there may be, and of half as many where rows are long."""
+    rows, n = CACHED // (2 * k) + CHUNKS * TILES_PER_TASK * TILE.mr + 1, 70
     assert TILES_PER_TASK * TILE.mr * k <= CACHED
+    assert n * k <= FEW
     x, w = normal(7, rows, k), weight(8, n, k, "float32")
     function = compiled(linear, TILE, "float32")
     assert error(call(function, x, packed(w), shape=(rows, n)), x.astype("f8") @ w.T) < BOUND

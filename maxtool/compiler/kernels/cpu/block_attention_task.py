@@ -85,6 +85,9 @@ class BlockAttentionTask:
     keys: b.Buffer  # [key_dim, KEYS] of the current block
     hidden: b.Buffer  # [KEYS] what the mask adds to scores, of the block or of one query
     scores: b.Buffer  # [mr, KEYS] of the current group, then their exponentials
+    highest: b.Buffer  # [mr] of the scores of the current group and block
+    origin: b.Buffer  # [mr] what is taken off these scores
+    shrink: b.Buffer  # [mr] what sums of earlier blocks are multiplied with
     top: b.Buffer  # [ROWS] running maximum
     total: b.Buffer  # [ROWS, width] running sums of exponentials, a sum for each lane
     out: b.Buffer  # [ROWS, value_dim] running weighted values
@@ -145,7 +148,10 @@ class BlockAttentionTask:
             row = b.index(group * tile.mr)
             self._score(row, count)
             with T.serial(b.integer(tile.mr)) as r:
-                self._softmax(r, b.index(row + r), base, count)
+                self._hide(r, b.index(row + r), base, count)
+            self._raise_maxima(row)
+            with T.serial(b.integer(tile.mr)) as r:
+                self._add_exponentials(r, b.index(row + r), count)
             for left in range(0, self.kernel.heads.value_dim, tile.nr):
                 self._add_values(row, base, count, left)
 
@@ -185,37 +191,48 @@ class BlockAttentionTask:
             for r, offset, width in sums.places:
                 b.store(self.scores, sums.get(r, offset, width), (r, start + offset), width)
 
-    def _softmax(self, r: b.Expr, row: b.Expr, base: b.Expr, count: b.Expr) -> None:
-        """Turn scores into exponentials; update a query's maximum, its sums, its values' scale."""
+    def _vectors(self, count: b.Expr) -> b.Expr:
+        """Vectors of the scores of a query with so many keys."""
+        return b.index(b.ceildiv(count, self.kernel.tile.nr) * self.kernel.vectors)
+
+    def _raise_maxima(self, row: b.Expr) -> None:
+        """Update the maxima of a group of queries, and by what their sums shrink: all at once."""
+        for at, width in b.widths(self.kernel.tile.mr, self.kernel.tile.width):
+            old = b.let(b.load(self.top, (row + at,), width))
+            top = b.let(T.max(old, b.load(self.highest, (at,), width)))
+            b.store(self.top, top, (row + at,), width)
+            # While nothing was seen, a difference from the maximum would be NaN.
+            hidden, zero = b.splat(HIDDEN, width), b.splat(0.0, width)
+            origin = b.let(T.Select(tirx.EQ(top, hidden), zero, top))
+            b.store(self.origin, origin, (at,), width)
+            b.store(self.shrink, b.exp(old - origin, width), (at,), width)
+
+    def _add_exponentials(self, r: b.Expr, row: b.Expr, count: b.Expr) -> None:
+        """Turn the scores of a query into exponentials; update its sums, and its values' scale."""
         width = self.kernel.tile.width
-        vectors = b.index(b.ceildiv(count, self.kernel.tile.nr) * self.kernel.vectors)
-        highest = self._hide(r, vectors, self._seen(row, base, count))
-        old = b.let(self.top[row])
-        top = b.let(T.max(old, b.fold(highest, width, T.max)))
-        b.store(self.top, top, (row,))
-        # While nothing was seen, a difference from the maximum would be NaN.
-        origin = b.let(T.Select(tirx.EQ(top, T.float32(HIDDEN)), T.float32(0), top))
-        self._scale(row, b.let(b.exp(old - origin, 1)))
+        self._scale(row, b.let(self.shrink[r]))
+        origin = b.let(b.splat(self.origin[r], width))
         total = b.Registers(1, width, width)
         total.clear()
-        with T.serial(vectors) as i:
+        with T.serial(self._vectors(count)) as i:
             score = b.load(self.scores, (r, i * width), width)
-            value = b.let(b.exp(score - b.splat(origin, width), width))
+            value = b.let(b.exp(score - origin, width))
             b.store(self.scores, value, (r, i * width), width)
             total.add(0, 0, width, value)
         total.add(0, 0, width, b.load(self.total, (row, 0), width))
         b.store(self.total, total.get(0, 0, width), (row, 0), width)
 
-    def _hide(self, r: b.Expr, vectors: b.Expr, seen: b.Expr) -> b.Expr:
-        """Hide what a query may not see, and return the maxima of each lane."""
+    def _hide(self, r: b.Expr, row: b.Expr, base: b.Expr, count: b.Expr) -> None:
+        """Hide what a query may not see, and keep the highest of its scores."""
         width = self.kernel.tile.width
+        seen = self._seen(row, base, count)
         highest = b.Registers(1, width, width)
         highest.set(0, 0, width, b.splat(HIDDEN, width))
-        with T.serial(vectors) as i:
+        with T.serial(self._vectors(count)) as i:
             score = self._visible(r, b.index(i * width), seen)
             b.store(self.scores, score, (r, i * width), width)
             highest.set(0, 0, width, T.max(highest.get(0, 0, width), score))
-        return highest.get(0, 0, width)
+        b.store(self.highest, b.fold(highest.get(0, 0, width), width, T.max), (r,))
 
     def _seen(self, row: b.Expr, base: b.Expr, count: b.Expr) -> b.Expr:
         """The keys of the block that a query sees, as int32; its own mask is read on the way."""

@@ -16,18 +16,18 @@ from maxtool.compiler.kernels.cpu.float_dot import float_dot
 from maxtool.compiler.kernels.cpu.linear_product import TILES_PER_TASK, LinearKernel, Tiles
 from maxtool.compiler.kernels.kernel_options import Epilogue
 
-# Numbers that a thread's L2 cache keeps, beside a column block of weights.
-CACHED = 3 << 16
+# Numbers that a thread's L2 cache keeps, beside the weights that are multiplied and fetched.
+CACHED = 5 << 15
 
-# Numbers of x that are too many to be read again for every column block.
-MANY = 1 << 20
+# Weights that are few enough to be read again for every chunk of rows.
+FEW = 1 << 20
 
 # Chunks of rows that are enough for threads to have as much work each as with column blocks.
-CHUNKS = 4
+CHUNKS = 3
 
-# Low tiles are worth it where they have at most 8 of 9 rows that others would have: theirs take a
-# little longer.
-SAVED = 8
+# Low tiles are worth it where they have at most 4 of 5 rows that others would have: theirs take
+# longer, as there are fewer products for each weight that is loaded.
+SAVED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +115,9 @@ def _many_rows(results: Sequence[Result], batch: Sequence[b.Expr]) -> None:
         here.first.by_height(is_low, copy)
 
     b.each(everything, pack, threads=True)
-    chunks = T.Bind(b.ceildiv(tiles, TILES_PER_TASK))
+    by_rows = T.Bind(_stay_with_rows(one, b.ceildiv(tiles, TILES_PER_TASK)))
+    chunks = T.Bind(b.ceildiv(tiles, _tiles_of_chunk(one, by_rows)))
     tasks = [T.Bind(chunks * result.first.blocks) for result in results]
-    by_rows = T.Bind(_stay_with_rows(one, chunks))
 
     def multiply(number: int, i: b.Expr) -> None:
         here, at, task = results[number].of_batch(batch, i, tasks[number])
@@ -144,12 +144,25 @@ def _are_low_tiles_fewer(product: LinearKernel) -> b.Expr:
 def _stay_with_rows(product: LinearKernel, chunks: b.Expr) -> b.Expr:
     """Return whether a thread walks all column blocks with a chunk of rows.
 
-    Otherwise it walks all chunks with a column block, which is as good where rows are few, and
-    better where not even a chunk of them stays in its cache.
+    It multiplies what it has packed itself then: reading rows from another core's cache may take
+    longer than weights from memory. It walks all chunks with a column block where all rows stay in
+    its cache, where not even a chunk of them does, and where there are many weights, more than
+    there are numbers in the rows.
     """
-    chunk = TILES_PER_TASK * product.tile.mr * product.k
-    fits = tirx.all(chunk <= CACHED, product.rows * product.k >= MANY)
-    return tirx.all(fits, chunks >= CHUNKS)
+    rows, weights = product.rows * product.k, product.n * product.k
+    fits = tirx.all(_chunk(product) <= CACHED, 2 * rows > CACHED, chunks >= CHUNKS)
+    return tirx.all(fits, weights <= b.greatest(rows, FEW))
+
+
+def _tiles_of_chunk(product: LinearKernel, by_rows: b.Expr) -> b.Expr:
+    """Return how many tiles a chunk has at most: half as many where all would fill the cache."""
+    is_deep = tirx.all(by_rows, 2 * _chunk(product) > CACHED)
+    return b.integer(TILES_PER_TASK) - T.Cast("int64", is_deep) * (TILES_PER_TASK // 2)
+
+
+def _chunk(product: LinearKernel) -> b.Expr:
+    """Return how many numbers a whole chunk of rows has."""
+    return TILES_PER_TASK * product.tile.mr * product.k
 
 
 def linear(
