@@ -124,3 +124,20 @@ def test_kernels_are_apart_where_a_size_is_not_that_of_a_tensor() -> None:
     (exact,) = evaluate(deep, inputs, values)
     got = run(*map(Tensor, inputs))[0].to_numpy()
     np.testing.assert_allclose(got, exact, rtol=1e-4, atol=1e-5)
+
+
+def test_a_size_that_data_say_is_named_between_kernels() -> None:
+    weight = Weight("w", F32, (1, 1, 8, 8))
+
+    def layers(x: Tensor, count: Tensor) -> list[Tensor]:
+        numbers = ops.counted(count, "count")
+        first = ops.relu(ops.conv2d(x, weight))
+        return [ops.relu(ops.conv2d(first, weight)), numbers + 1, first]
+
+    values = {"w": drawn(1, 1, 8, 8)}
+    inputs = [TensorType(F32, ("n", 6, 6, 8)), TensorType(DType.int64, ())]
+    both = Graph("both", layers, inputs)
+    run = executor.find_executor().compile(both, values)
+    given = [rng.standard_normal((2, 6, 6, 8)).astype("f4"), np.array(5)]
+    for got, exact in zip(run(*map(Tensor, given)), evaluate(both, given, values), strict=True):
+        np.testing.assert_allclose(got.to_numpy(), exact, rtol=1e-4, atol=1e-5)

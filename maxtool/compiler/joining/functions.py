@@ -114,8 +114,13 @@ class _Joining:
         return function.without_attr(MARK)
 
     def _take(self, run: Run, binding: Binding) -> bool:
-        """Add a call of a kernel, or a view, to a run; return whether it was one."""
+        """Add a call of a kernel, or a view, to a run; return whether it was one.
+
+        What gives a size of data a name is neither, though it looks like another name of a value.
+        """
         value, key = binding.value, hash(binding.var)
+        if isinstance(binding, relax.MatchCast):
+            return False
         if (memory := self._viewed(value)) is not None:
             self._memory[key] = memory
         elif (call := self._call(value)) is not None:
