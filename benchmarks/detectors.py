@@ -33,6 +33,10 @@ from decode import environment
 from embed import checked, has, milliseconds
 from onnx import TensorProto, helper, numpy_helper
 
+# Numbers of a constant, an attribute of a node.
+Value: TypeAlias = Any
+# The shapes of inputs or outputs by name.
+Shapes: TypeAlias = dict[str, list[int | str]]
 Arrays: TypeAlias = dict[str, np.ndarray]
 Run: TypeAlias = Callable[[Arrays], Sequence[np.ndarray]]
 TOLERANCE = 1e-3
@@ -49,15 +53,15 @@ class Nodes:
         self._nodes: list[onnx.NodeProto] = []
         self._initializers: list[onnx.TensorProto] = []
 
-    def node(self, op: str, *inputs: str, **attributes: Any) -> str:
+    def node(self, op: str, *inputs: str, **attributes: Value) -> str:
         return self.several(op, 1, *inputs, **attributes)[0]
 
-    def several(self, op: str, count: int, *inputs: str, **attributes: Any) -> list[str]:
+    def several(self, op: str, count: int, *inputs: str, **attributes: Value) -> list[str]:
         names = [f"v{len(self._nodes)}_{i}" for i in range(count)]
         self._nodes.append(helper.make_node(op, inputs, names, **attributes))
         return names
 
-    def constant(self, values: Any, dtype: type = np.float32) -> str:
+    def constant(self, values: Value, dtype: type = np.float32) -> str:
         name = f"w{len(self._initializers)}"
         self._initializers.append(numpy_helper.from_array(np.asarray(values, dtype), name))
         return name
@@ -69,8 +73,8 @@ class Nodes:
     def integers(self, *values: int) -> str:
         return self.constant(values, np.int64)
 
-    def save(self, path: Path, inputs: Any, outputs: Any) -> None:
-        def declared(named: Any) -> list[onnx.ValueInfoProto]:
+    def save(self, path: Path, inputs: Shapes, outputs: Shapes) -> None:
+        def declared(named: Shapes) -> list[onnx.ValueInfoProto]:
             kind = TensorProto.FLOAT
             return [helper.make_tensor_value_info(n, kind, shape) for n, shape in named.items()]
 
