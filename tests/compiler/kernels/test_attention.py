@@ -116,6 +116,14 @@ def test_attention(heads: int, kv_heads: int, head_dim: int, window: int | None)
         assert error(actual, reference(q, k, v, position, window)) < BOUND, (batch, seq, position)
 
 
+@pytest.mark.parametrize("seq", [0, 1, 5])
+def test_no_texts(seq: int) -> None:
+    function = compiled(attention, TILE, 4, 2, 8, 1.0)
+    q, k, v = (np.zeros((0, *sizes), "f4") for sizes in ((seq, 4, 8), (9, 2, 8), (9, 2, 8)))
+    actual = call(function, q, *caches(k, v, 16), np.array([3], "i4"), shape=q.shape)
+    assert actual.shape == (0, seq, 4, 8)
+
+
 @pytest.mark.parametrize(
     ("heads", "kv_heads", "head_dim", "chunk"),
     [(8, 1, 16, 1), (9, 3, 64, 7), (4, 2, 80, 64), (17, 1, 4, 100)],

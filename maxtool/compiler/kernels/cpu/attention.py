@@ -149,7 +149,8 @@ def _emit(kernel: AttentionKernel) -> None:
     """All tasks on all threads; one query's keys are shared out too, and the parts then joined."""
     options = kernel.options
     tiles = T.Bind(b.ceildiv(kernel.seq * options.group, ROWS))
-    share = b.greatest(b.quotient(b.integer(options.parts), kernel.batch), 1)
+    rows = b.greatest(kernel.batch, 1)
+    share = b.greatest(b.quotient(b.integer(options.parts), rows), 1)
     parts = T.Bind(T.Select(kernel.seq == 1, share, b.integer(1)))
     tasks = T.Bind(kernel.batch * options.kv_heads * tiles)
     space = T.Bind(T.Select(parts == 1, b.integer(1), tasks * parts))
