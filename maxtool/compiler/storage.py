@@ -206,7 +206,7 @@ def plan_storage(
 
 def _agreed(ways: Set[Role]) -> Reading | FilterForm:
     """Return how a weight is stored that is read in some ways: as all of them can read it."""
-    if ways <= {Reading.ROWS, Reading.MATRIX}:
+    if ways and ways <= {Reading.ROWS, Reading.MATRIX}:
         return Reading.MATRIX if Reading.MATRIX in ways else Reading.ROWS
     forms = [way for way in ways if isinstance(way, tuple)]
     if len(forms) < len(ways):

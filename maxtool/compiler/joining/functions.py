@@ -151,20 +151,25 @@ class _Joining:
         """The call of a kernel that can be joined with others."""
         if not _calls_kernel(value):
             return None
-        operands = tuple(self._operand(each) for each in value.args[1].fields)
+        fields = list(value.args[1].fields)
+        numbers = tuple(each for each in fields if isinstance(each.ty, tvm.ir.PrimType))
+        passed = fields[: len(fields) - len(numbers)]  # which come before the numbers
+        operands = tuple(map(self._operand, passed))
         types = _result_types(value)
         indices = value.attrs.inplace_indices if value.op.same_as(INPLACE) else [-1] * len(types)
         results = tuple(
             operands[index] if index >= 0 else Memory(own)
             for index, own in zip(indices, types, strict=True)
         )
-        seen = [each.ty for each in value.args[1].fields]
+        seen = [each.ty for each in passed]
         written = [own for index, own in zip(indices, types, strict=True) if index < 0]
         if not all(map(_has_sizes, (*seen, *written))):
             return None
         shapes = tuple(map(sizes_of, (*seen, *written)))
         function = self._kernels.of(value.args[0], shapes)
-        return None if function is None else KernelCall(function, shapes, operands, results)
+        if function is None:
+            return None
+        return KernelCall(function, shapes, numbers, operands, results)
 
     def _operand(self, value: Expr) -> Memory:
         """The memory of a variable, or of a constant."""
@@ -191,10 +196,11 @@ class _Joining:
         if not results:
             return []
         try:
-            kernel = self._builder.add_func(run.joined(new), self._hint)
+            function, given = run.joined(new)
         except CannotJoinError:
             return []
-        bindings, items = _called(kernel, run, results)
+        kernel = self._builder.add_func(function, self._hint)
+        bindings, items = _called(kernel, run, results, given)
         for binding in run.bindings:
             if hash(binding.var) in needed:
                 memory = self._memory[hash(binding.var)]
@@ -215,13 +221,17 @@ class _Joining:
 
 
 def _called(
-    kernel: Expr, run: Run, results: Sequence[Memory]
+    kernel: Expr, run: Run, results: Sequence[Memory], given: Sequence[Expr]
 ) -> tuple[list[Binding], dict[Memory, Expr]]:
-    """Call a joined kernel: the binding, and the expression of each result."""
-    outer, types = run.outer, [memory.type for memory in results]
+    """Call a joined kernel: the binding, and the expression of each result.
+
+    Memory of the types ``given`` is made for it as results are.
+    """
+    outer, types = run.outer, [*(memory.type for memory in results), *given]
     operands = relax.Tuple([memory.expr for memory in outer])
     if run.updated:
-        indices = [outer.index(each) if each in outer else -1 for each in results]
+        own = [outer.index(each) if each in outer else -1 for each in results]
+        indices = [*own, *(-1 for _ in given)]
         call = relax.op.call_tir_inplace(kernel, operands, indices, types)
     else:
         call = relax.op.call_tir(kernel, operands, types)
@@ -260,9 +270,9 @@ def _source(value: Expr) -> Expr | None:
 
 
 def _calls_kernel(value: Expr) -> bool:
-    """Return whether a value is a call of a kernel, which takes tensors alone."""
+    """Return whether a value is a call of a kernel."""
     called = isinstance(value, tvm.ir.Call) and any(map(value.op.same_as, (CALL, INPLACE)))
-    return called and len(value.args) == 2  # a third has sizes
+    return called and len(value.args) == 2  # a third has sizes behind the results
 
 
 def _result_types(call: Expr) -> list[Expr]:

@@ -9,8 +9,8 @@ import tvm
 from tvm import s_tir, tirx
 
 from maxtool.compiler.joining.region import flattened
-from maxtool.compiler.joining.sizes import Expr, Size, integer, renamed
-from maxtool.compiler.joining.workspace import Buffer, Workspace
+from maxtool.compiler.joining.sizes import Buffer, Expr, Size, integer, renamed
+from maxtool.compiler.joining.workspace import Workspace
 
 Stmt: TypeAlias = Any  # tvm ships no types
 PrimFunc: TypeAlias = Any
@@ -32,12 +32,16 @@ _LOWERING = (
 def lowered(function: PrimFunc, shapes: Shapes) -> PrimFunc:
     """A kernel for tensors of these shapes, with buffers of one dimension.
 
-    What no number is said of stays a variable of the kernel.
+    What no number is said of stays a variable of the kernel. Parameters that are numbers come
+    behind the tensors.
     """
-    parameters = zip(function.params, shapes, strict=True)
+    tensors = [each for each in function.params if _is_tensor(each)]
+    parameters = zip(tensors, shapes, strict=True)
     fixed = function.specialize({each: _fixed(each, shape) for each, shape in parameters})
     module = tvm.IRModule({"main": fixed})
-    return tvm.transform.Sequential([make() for make in _LOWERING])(module)["main"]
+    made = tvm.transform.Sequential([make() for make in _LOWERING])(module)["main"]
+    ordered = sorted(made.params, key=_is_tensor, reverse=True)
+    return tirx.PrimFunc(ordered, made.body, made.ret_type, made.attrs)
 
 
 def statements_of(function: PrimFunc) -> list[Stmt]:
@@ -46,7 +50,11 @@ def statements_of(function: PrimFunc) -> list[Stmt]:
 
 
 def instance(
-    function: PrimFunc, operands: Sequence[Buffer], shapes: Shapes, workspace: Workspace
+    function: PrimFunc,
+    operands: Sequence[Buffer],
+    shapes: Shapes,
+    workspace: Workspace,
+    numbers: Sequence[Expr] = (),
 ) -> list[Stmt]:
     """The statements of a kernel that was lowered, on operands of one dimension.
 
@@ -54,8 +62,8 @@ def instance(
     all of its threads write between its loops it takes from the ``workspace``.
     """
     own = s_tir.renew_defs(function)
-    names = dict(zip(map(hash, own.params), operands, strict=True))
-    for parameter, sizes in zip(own.params, shapes, strict=True):
+    names = dict(zip(map(hash, own.params), (*operands, *numbers), strict=True))
+    for parameter, sizes in zip(filter(_is_tensor, own.params), shapes, strict=True):
         names |= _variables(parameter, sizes)
     taken: list[Buffer] = []
     for each in filter(_names_memory, flattened(own.body)):
@@ -89,6 +97,10 @@ def _variables(parameter: Buffer, shape: Sequence[Size]) -> dict[int, Expr]:
         for own, size in zip(parameter.ty.shape, shape, strict=True)
         if isinstance(own, tirx.Var)
     }
+
+
+def _is_tensor(parameter: Expr) -> bool:
+    return isinstance(parameter.ty, tirx.BufferType)
 
 
 def _names_memory(statement: Stmt) -> bool:

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, TypeAlias
 
-from tvm import tirx
+from tvm import relax, tirx
 
 from maxtool.compiler.joining.instance import PrimFunc, instance
 from maxtool.compiler.joining.region import CannotJoinError, Region, flattened, parts_of
 from maxtool.compiler.joining.sizes import (
+    Buffer,
     Expr,
     Size,
     buffer_of,
@@ -21,7 +22,7 @@ from maxtool.compiler.joining.sizes import (
     sizes_of,
     variables_of,
 )
-from maxtool.compiler.joining.workspace import Buffer, Workspace
+from maxtool.compiler.joining.workspace import Workspace
 from maxtool.compiler.kernels.cpu.cpu_passes import FLAT
 
 Binding: TypeAlias = Any  # tvm ships no types
@@ -61,12 +62,14 @@ class KernelCall:
     Attributes:
         function: It, lowered for the sizes of this call.
         shapes: The sizes that it sees, of its operands and of what is new.
-        operands: What it is called with.
+        numbers: The sizes that it is called with.
+        operands: The memory that it is called with.
         results: What it gives: operands that it has overwritten, or memory that is new.
     """
 
     function: PrimFunc
     shapes: tuple[tuple[Size, ...], ...]
+    numbers: tuple[Expr, ...]
     operands: tuple[Memory, ...]
     results: tuple[Memory, ...]
 
@@ -110,21 +113,18 @@ class Run:
         written = {memory for call in self.calls for memory in call.updated}
         return [memory for memory in self.outer if memory in written]
 
-    def joined(self, results: Sequence[Memory]) -> PrimFunc:
-        """One kernel: its parameters are ``outer``, then ``results``; the rest is workspace.
+    def joined(self, results: Sequence[Memory]) -> tuple[PrimFunc, list[TensorType]]:
+        """One kernel, and the types of the memory that it is given for what is between its parts.
+
+        Its parameters are ``outer``, then ``results``, then that memory.
 
         Raises:
             CannotJoinError: If it has no parameter that says one of its sizes, or the kernels need
                 to be apart.
         """
         parameters = [*self.outer, *results]
-        names = self._names(parameters)
-        arguments = [_argument(each.type, names) for each in parameters]
+        names, outside = self._names(parameters)
         flat = {each: _flat_buffer(each.type, names) for each in parameters}
-        views = [
-            tirx.DeclBuffer(flat[each], data=argument.data)
-            for each, argument in zip(parameters, arguments, strict=True)
-        ]
         workspace, region = Workspace(), Region(self._aliases(flat))
         for index, call in enumerate(self.calls):
             for memory in call.new:
@@ -132,27 +132,45 @@ class Run:
                     flat[memory] = workspace.take(_sizes(memory.type, names), memory.type.dtype)
             shapes = [[renamed(integer(size), names) for size in shape] for shape in call.shapes]
             operands = [flat[each] for each in (*call.operands, *call.new)]
-            region.add(parts_of(instance(call.function, operands, shapes, workspace)))
+            numbers = [renamed(number, names) for number in call.numbers]
+            own = instance(call.function, operands, shapes, workspace, numbers)
+            region.add(parts_of(own))
             for memory in self._last_used(index):
                 if memory not in parameters:
                     workspace.give_back(flat[memory])
+        arguments = [
+            *(_argument(_sizes(each.type, names), each.type.dtype) for each in parameters),
+            *(_argument(buffer.shape, buffer.dtype) for buffer in workspace.shared),
+        ]
+        seen = [*(flat[each] for each in parameters), *workspace.shared]
+        views = [
+            tirx.DeclBuffer(buffer, data=argument.data)
+            for buffer, argument in zip(seen, arguments, strict=True)
+        ]
         body = tirx.SeqStmt([*views, *workspace.statements, *flattened(region.statement)])
-        return tirx.PrimFunc(arguments, body).with_attrs(ATTRIBUTES)
+        given = [_type_of(buffer, outside, parameters[0].type) for buffer in workspace.shared]
+        return tirx.PrimFunc(arguments, body).with_attrs(ATTRIBUTES), given
 
     def _last_used(self, index: int) -> list[Memory]:
         """The memory that no call behind one of this index reads or writes."""
         later = {each for call in self.calls[index + 1 :] for each in call.memory}
         return [each for each in dict.fromkeys(self.calls[index].memory) if each not in later]
 
-    def _names(self, parameters: Sequence[Memory]) -> dict[int, Expr]:
-        """New variables for those that sizes are known by here, each the size of a parameter."""
-        shapes = (shape for call in self.calls for shape in call.shapes)
+    def _names(self, parameters: Sequence[Memory]) -> tuple[dict[int, Expr], dict[int, Expr]]:
+        """New variables for those that sizes are known by here, and these for the new ones.
+
+        Each is the size of a parameter.
+        """
+        shapes = (shape for call in self.calls for shape in (*call.shapes, call.numbers))
         used = variables_of(chain.from_iterable(shapes))
         used |= variables_of(size for each in parameters for size in sizes_of(each.type))
         told = {hash(size) for each in parameters for size in each.type.shape}
         if not used.keys() <= told:
             raise CannotJoinError("a size that no tensor has by itself")
-        return {key: tirx.Var(own.name, own.ty) for key, own in used.items()}
+        # Their names differ, as texts of sizes are compared.
+        new = [tirx.Var(f"{own.name}_{i}", own.ty) for i, own in enumerate(used.values())]
+        outside = dict(zip(map(hash, new), used.values(), strict=True))
+        return dict(zip(used, new, strict=True)), outside
 
     def _aliases(self, flat: Mapping[Memory, Any]) -> dict[int, int]:
         """Take memory for the same where some is overwritten that others might share."""
@@ -168,14 +186,20 @@ def _sizes(tensor_type: TensorType, names: Mapping[int, Expr]) -> list[Expr]:
     return [renamed(size, names) for size in tensor_type.shape]
 
 
-def _argument(tensor_type: TensorType, names: Mapping[int, Expr]) -> Buffer:
+def _argument(sizes: Sequence[Expr], dtype: str) -> Buffer:
     """A parameter; a size that follows from others has a variable that nothing reads."""
-    sizes = [
+    known = [
         size if isinstance(size, tirx.IntImm | tirx.Var) else tirx.Var("size", "int64")
-        for size in _sizes(tensor_type, names)
+        for size in sizes
     ]
-    return buffer_of("argument", sizes, tensor_type.dtype)
+    return buffer_of("argument", known, dtype)
 
 
 def _flat_buffer(tensor_type: TensorType, names: Mapping[int, Expr]) -> Buffer:
     return buffer_of("memory", [count_of(_sizes(tensor_type, names))], tensor_type.dtype)
+
+
+def _type_of(buffer: Buffer, outside: Mapping[int, Expr], beside: TensorType) -> TensorType:
+    """The type of memory by the variables outside of a kernel, where the tensor ``beside`` is."""
+    sizes = [renamed(size, outside) for size in buffer.shape]
+    return relax.TensorType(sizes, buffer.dtype, vdevice=beside.vdevice)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from maxtool.compiler.placement import Placement
 from maxtool.graph import CallNode, Graph
+from maxtool.graph.limits import CONVOLUTIONS
 from maxtool.graph.nested_graph import FlowGraph, NestedGraph
 
-CONVOLUTIONS = frozenset({"conv1d", "conv2d", "conv3d", "integer_convolution"})
 PRODUCTS = frozenset({"linear", "matmul", "expert_linear"})
 
 
@@ -39,11 +40,19 @@ def can_join(graph: Graph, placement: Placement) -> bool:
 
     Those of CPUs may, unless the graph has control flow, which asks for sizes by name.
     """
-    callees = [node.callee for node in graph.nodes if isinstance(node, CallNode)]
-    if any(isinstance(callee, NestedGraph | FlowGraph) for callee in callees):
-        return False
     here = {placement.target(device).kind for device in placement.devices}
-    return here == {"cpu"} and all(can_join(callee, placement) for callee in set(callees))
+    has_flow = any(isinstance(each, NestedGraph | FlowGraph) for each in _called_by(graph))
+    return here == {"cpu"} and not has_flow
+
+
+def _called_by(graph: Graph) -> set[Graph]:
+    """Return all graphs that a graph calls, and that these call."""
+    found, waiting = set[Graph](), [graph]
+    while waiting:
+        callees = {node.callee for node in waiting.pop().nodes if isinstance(node, CallNode)}
+        waiting += callees - found
+        found |= callees
+    return found
 
 
 def is_convolutional(graph: Graph) -> bool:
@@ -53,15 +62,17 @@ def is_convolutional(graph: Graph) -> bool:
     that it is compiled no more often. Between those of transformers are products of any number of
     rows, which cannot be joined.
     """
-    names = list(_operations(graph))
-    convolutions = sum(name in CONVOLUTIONS for name in names)
-    return convolutions > 1 and convolutions >= sum(name in PRODUCTS for name in names)
+    counts = _counts(graph, {})
+    convolutions = sum(counts[name] for name in CONVOLUTIONS)
+    return convolutions > 1 and convolutions >= sum(counts[name] for name in PRODUCTS)
 
 
-def _operations(graph: Graph) -> Iterator[str]:
-    """Yield the operations of a graph and of all that it calls."""
-    for node in graph.nodes:
-        if isinstance(node, CallNode):
-            yield from _operations(node.callee)
-        else:
-            yield node.op
+def _counts(graph: Graph, known: dict[Graph, Counter[str]]) -> Counter[str]:
+    """How often each operation is run by a graph, and by all that it calls."""
+    if graph not in known:
+        counts: Counter[str] = Counter()
+        for node in graph.nodes:
+            own = _counts(node.callee, known) if isinstance(node, CallNode) else {node.op: 1}
+            counts.update(own)
+        known[graph] = counts
+    return known[graph]

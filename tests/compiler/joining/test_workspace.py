@@ -44,7 +44,7 @@ def test_memory_in_use_is_nobody_elses(steps: list[tuple[Any, int]]) -> None:
         used.append(memory)
         for _ in range(min(given_back, len(used))):
             workspace.give_back(used.pop(0))
-    assert len(workspace.statements) == len(workspace.buffers)
+    assert len(workspace.statements) == len(workspace.own)
 
 
 def test_large_memory_is_used_again_and_the_smallest_that_suffices() -> None:
@@ -54,15 +54,18 @@ def test_large_memory_is_used_again_and_the_smallest_that_suffices() -> None:
         workspace.give_back(memory)
     assert workspace.take((BATCH, 200, 300), "float32") is other
     assert workspace.take((300, BATCH, 200), "float32") is large
-    assert len(workspace.buffers) == 3
-    assert workspace.take((60000,), "float32") is workspace.buffers[3]
+    assert len(workspace.shared) == 3
+    assert workspace.take((60000,), "float32") is workspace.shared[3]
+    assert not workspace.statements
 
 
 def test_small_memory_is_not_used_again() -> None:
     workspace = Workspace()
     count = LEAST_SHARED // DType.float32.size_in_bytes - 1
-    workspace.give_back(workspace.take((count,), "float32"))
-    assert workspace.take((count,), "float32") is workspace.buffers[1]
+    for size in (count, count + 1):
+        workspace.give_back(workspace.take((size,), "float32"))
+    assert workspace.take((count,), "float32") is workspace.own[1]
+    assert len(workspace.shared) == 1
 
 
 def test_counts_are_simplified() -> None:

@@ -134,7 +134,7 @@ def with_padding(
     (height, width), (rows, columns), channels = given, tiles.padded, tiles.channels
     top, left = tiles.window.before[0], tiles.window.before[1] * channels
     whole, all_of_it = width * channels, columns * channels
-    memory = b.workspace((batch * (rows * all_of_it) + beyond,), str(fill.ty))
+    memory = b.workspace((batch * (rows * all_of_it + beyond),), str(fill.ty))
     padded = as_lines(memory, (batch, rows, all_of_it))
 
     def copy(i: b.Expr) -> None:
