@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import DoesNotFit
 from .execution import Execution
-from .inputs import bind
+from .inputs import InputBinder
 from .manifest import Manifest
 from .memory import Array, named
 from .processor import Progress, State, TextMemory
@@ -24,6 +24,7 @@ class EntryRunner:
     Attributes:
         manifest: Of the artifact.
         processor: The device that runs it, the first one if there are several.
+        binder: The checks of its inputs.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class EntryRunner:
         opened = _execution(manifest.devices)
         self._execution = opened(manifest, verified=verified, device=device, progress=progress)
         self.manifest, self.processor = manifest, self._execution.processor
+        self.binder = InputBinder(manifest)
 
     def __call__(self, **arrays: object) -> dict[str, Array]:
         """Run ``forward``."""
@@ -73,7 +75,7 @@ class EntryRunner:
                 or holds no more what the tokens look back at.
         """
         entry = self.entry(name)
-        inputs, dims = bind(self.manifest, entry, arrays)
+        inputs, dims = self.binder.bind(entry, arrays)
         check_position(self.manifest, entry, inputs)
         memory: Sequence[Any] = ()
         if entry.state:

@@ -7,6 +7,7 @@ import platform
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +57,8 @@ class Host:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Ensure what must hold while it runs: whole weights, and a pool of the model's threads."""
-        import tvm_ffi
-
         self._watched.check()
-        use_threads = tvm_ffi.get_global_func(THREADS)
-        use_threads(1, self._threads)  # 1: any core
+        _thread_pool()(1, self._threads)  # 1: any core
         yield
 
     def weights(self, manifest: Manifest, _progress: Callable[[float], None]) -> list[Any]:
@@ -110,6 +108,14 @@ class Host:
     def refused(self, name: str, said: str) -> RunError:
         """Return the error for a call that compiled code refuses."""
         return DoesNotFit(f"the compiled {name} refused the call: {_in_words(said)}")
+
+
+@cache
+def _thread_pool() -> Any:  # noqa: ANN401
+    """The function of TVM's runtime that chooses how many threads it uses, and of which cores."""
+    import tvm_ffi
+
+    return tvm_ffi.get_global_func(THREADS)
 
 
 def _in_words(said: str) -> str:

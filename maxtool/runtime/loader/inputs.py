@@ -12,27 +12,49 @@ from .manifest import Manifest
 from .memory import Array, aligned
 from .specs import BEHIND, BITS, DTYPES, ArraySpec, EntrySpec, InputSpec
 
+# Shapes of which the sizes are kept: a detector in a stream has one, a server of texts many.
+MOST_KEPT = 64
 
-def bind(
-    manifest: Manifest, entry: EntrySpec, arrays: Mapping[str, object]
-) -> tuple[dict[str, Array], dict[str, int]]:
-    """The inputs of an entry, each checked and aligned, and the sizes of the named dimensions.
 
-    What has a default and is not given is full of it, of the size that the others have.
-    """
-    _check_names(entry, arrays.keys())
-    types = {spec.name: spec.dtype for spec in entry.inputs}
-    by_name = {name: _as_array(array, types[name]) for name, array in arrays.items()}
-    dims = check_shapes(manifest, entry, {name: array.shape for name, array in by_name.items()})
-    specs = (spec for spec in entry.inputs if spec.name in by_name)
-    given = {spec.name: _checked(spec, by_name[spec.name]) for spec in specs}
-    _check_values(manifest, given)
-    _check_padding(manifest, given)
-    bound = {
-        spec.name: given[spec.name] if spec.name in given else _filled(spec, dims)
-        for spec in entry.inputs
-    }
-    return bound, dims
+class InputBinder:
+    """Checks of the inputs of a model; shapes that an entry has taken before are known."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        self._known: dict[tuple[object, ...], dict[str, int]] = {}
+
+    def bind(
+        self, entry: EntrySpec, arrays: Mapping[str, object]
+    ) -> tuple[dict[str, Array], Mapping[str, int]]:
+        """The inputs of an entry, each checked and aligned, and the sizes of the named dimensions.
+
+        What has a default and is not given is full of it, of the size that the others have.
+        """
+        specs = {spec.name: spec for spec in entry.inputs}
+        if arrays.keys() != specs.keys():
+            _check_names(entry, arrays.keys())
+        by_name = {name: _as_array(array, specs[name].dtype) for name, array in arrays.items()}
+        dims = self._sizes(entry, by_name)
+        given = {name: _checked(specs[name], array) for name, array in by_name.items()}
+        _check_values(self._manifest, given)
+        _check_padding(self._manifest, given)
+        bound = {
+            name: given[name] if name in given else _filled(spec, dims)
+            for name, spec in specs.items()
+        }
+        return bound, dims
+
+    def _sizes(self, entry: EntrySpec, by_name: Mapping[str, Array]) -> Mapping[str, int]:
+        """The sizes of the named dimensions, from arrays by name."""
+        key = (entry.function, *((name, array.shape) for name, array in by_name.items()))
+        dims = self._known.get(key)
+        if dims is None:
+            shapes = {name: array.shape for name, array in by_name.items()}
+            dims = check_shapes(self._manifest, entry, shapes)
+            if len(self._known) >= MOST_KEPT:
+                self._known = {}
+            self._known[key] = dims
+        return dims
 
 
 def check_shapes(
@@ -58,10 +80,11 @@ def _as_array(value: object, dtype: str) -> Array:
     if array.dtype == np.float64 and not hasattr(value, "dtype") and DTYPES[dtype].kind == "f":
         return array.astype(DTYPES[dtype])
     bits = BITS.get(dtype)
+    if bits is None:
+        return array
     named = {dtype, f"void{8 * array.dtype.itemsize}"}  # as ml_dtypes has it, and an npz file of it
-    if bits is not None and array.dtype.name in named and array.itemsize == bits.itemsize:
-        return array.view(bits)
-    return array
+    is_of_it = array.dtype.name in named and array.itemsize == bits.itemsize
+    return array.view(bits) if is_of_it else array
 
 
 def _check_names(entry: EntrySpec, names: Collection[str]) -> None:
@@ -125,11 +148,11 @@ def _may_be_empty(size: int | str, least: Mapping[str, int]) -> bool:
 def _checked(spec: ArraySpec, array: Array) -> Array:
     """One input, aligned and of its type."""
     dtype = DTYPES[spec.dtype]
-    if not _is_taken(array, spec.dtype, dtype):
+    if array.dtype != dtype and not _is_taken(array, spec.dtype, dtype):
         what = f"{spec.name} is {array.dtype}; the model takes {spec}"
         as_bits = f"give an array of that type, or {dtype} with the bits"
         raise BadInput(what, tensor=spec.name, hint=as_bits if spec.dtype in BITS else None)
-    copy = aligned(array.shape, dtype)
+    copy = aligned(array.shape, dtype, np.empty)
     copy[...] = array
     return copy
 

@@ -48,10 +48,10 @@ def _is(array: Array, spec: ArraySpec, dims: Mapping[str, int]) -> bool:
     """Return whether an output has the type and the sizes that the manifest says."""
     if array.dtype != DTYPES[spec.dtype] or array.ndim != len(spec.shape):
         return False
-    sizes = zip(spec.shape, array.shape, strict=True)
-    return all(
-        size == (dims.get(name, size) if isinstance(name, str) else name) for name, size in sizes
-    )
+    for name, size in zip(spec.shape, array.shape, strict=True):
+        if size != (dims.get(name, size) if isinstance(name, str) else name):
+            return False
+    return True
 
 
 def nbytes_of(tensor: Any) -> int:  # noqa: ANN401

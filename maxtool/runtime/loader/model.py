@@ -14,7 +14,6 @@ import numpy as np
 from .constraint import picker, until_complete
 from .entries import EntryRunner
 from .errors import BadInput, BadUsage, DoesNotFit
-from .inputs import bind
 from .manifest import Manifest
 from .memory import Array
 from .processor import Progress
@@ -189,7 +188,7 @@ class Model(EntryRunner):
         for name in ("prefill", "decode"):
             if "logits" not in {spec.name for spec in self.entry(name).outputs}:
                 raise DoesNotFit(f"{name} gives no logits: this is not a language model")
-        bind(self.manifest, self.entry("prefill"), inputs_of(self.manifest, [Unread(0, ids, 0)]))
+        self.binder.bind(self.entry("prefill"), inputs_of(self.manifest, [Unread(0, ids, 0)]))
         return min(max_tokens, self.room(len(ids)))
 
     def embed(

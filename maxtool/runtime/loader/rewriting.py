@@ -8,7 +8,6 @@ import numpy as np
 
 from .entries import EntryRunner
 from .errors import DoesNotFit
-from .inputs import bind
 from .memory import Array
 from .sampling import Choose
 from .specs import ENCODE, SOURCE_LENGTH
@@ -62,4 +61,4 @@ def spec_of(model: EntryRunner) -> WritingSpec:
 def check_source(model: EntryRunner, ids: Sequence[int]) -> None:
     """Refuse tokens of a source that the model cannot read, or behind which it cannot write."""
     spec_of(model)
-    bind(model.manifest, model.entry(ENCODE), {"input_ids": [list(ids)]})
+    model.binder.bind(model.entry(ENCODE), {"input_ids": [list(ids)]})
