@@ -4,9 +4,9 @@ One finds objects in images of 640 x 640, with the shape of YOLOv8n: blocks of w
 channels goes on by itself, poolings of several sizes, scales joined by upsampling, distances as
 distributions over 16 steps, and boxes in coordinates of the image. The other says where somebody
 speaks, with the shape of Silero's VAD: a Fourier transform as a convolution, convolutions in time
-and an LSTM, 32 milliseconds in a call, whose state goes into the next. maxtool runs the artifacts
-that ``maxtool compile`` makes of the files. All in float32, which OpenVINO is told; outputs have to
-agree. Sides run in processes of their own that take turns.
+and an LSTM, 32 milliseconds in a call, whose state goes into the next. Files say the batch. maxtool
+runs the artifacts that ``maxtool compile`` makes of them. All in float32, which OpenVINO is told;
+outputs have to agree. Sides run in processes of their own that take turns.
 
     python benchmarks/detectors.py --peer-python PATH   # a Python with onnx, onnxruntime, openvino
     python benchmarks/detectors.py --nets speech --batches 1 --rounds 9
@@ -36,7 +36,7 @@ from onnx import TensorProto, helper, numpy_helper
 # Numbers of a constant, an attribute of a node.
 Value: TypeAlias = Any
 # The shapes of inputs or outputs by name.
-Shapes: TypeAlias = dict[str, list[int | str]]
+Shapes: TypeAlias = dict[str, list[int]]
 Arrays: TypeAlias = dict[str, np.ndarray]
 Run: TypeAlias = Callable[[Arrays], Sequence[np.ndarray]]
 TOLERANCE = 1e-3
@@ -159,7 +159,7 @@ def anchors() -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(at, 1), np.concatenate(steps)
 
 
-def write_objects(path: Path) -> None:
+def write_objects(path: Path, batch: int) -> None:
     net = Yolo()
     x = net.conv(net.conv("images", 3, 16, 3, 2), 16, 32, 3, 2)
     x = net.split(x, 32, 32, 1, adds=True)
@@ -176,10 +176,10 @@ def write_objects(path: Path) -> None:
     scales = [net.places(x, channels) for x, channels in ((fine, 64), (middle, 128), (coarse, 256))]
     boxes = net.boxes(net.node("Concat", *scales, axis=2))
     places = sum((SIDE // stride) ** 2 for stride in STRIDES)
-    net.save(path, {"images": ["batch", 3, SIDE, SIDE]}, {boxes: ["batch", 4 + CLASSES, places]})
+    net.save(path, {"images": [batch, 3, SIDE, SIDE]}, {boxes: [batch, 4 + CLASSES, places]})
 
 
-def write_speech(path: Path) -> None:
+def write_speech(path: Path, batch: int) -> None:
     net, bins = Nodes(), WINDOW // 2 + 1
     line = net.node("Unsqueeze", "input", net.integers(1))
     padded = net.node("Pad", line, net.integers(0, 0, 0, 0, 0, CONTEXT), mode="reflect")
@@ -203,8 +203,8 @@ def write_speech(path: Path) -> None:
     score = net.node("Conv", last, net.drawn(1, HIDDEN, 1), net.drawn(1))
     speech = net.node("Squeeze", net.node("Sigmoid", score), net.integers(2))
     state = net.node("Concat", hidden, cell, axis=0)
-    shapes = {"input": ["batch", SAMPLES + CONTEXT], "state": [2, "batch", HIDDEN]}
-    net.save(path, shapes, {speech: ["batch", 1], state: [2, "batch", HIDDEN]})
+    shapes = {"input": [batch, SAMPLES + CONTEXT], "state": [2, batch, HIDDEN]}
+    net.save(path, shapes, {speech: [batch, 1], state: [2, batch, HIDDEN]})
 
 
 def objects_inputs(batch: int) -> Arrays:
@@ -222,25 +222,25 @@ def speech_inputs(batch: int) -> Arrays:
 NETS = {"objects": (write_objects, objects_inputs), "speech": (write_speech, speech_inputs)}
 
 
-def load_maxtool(net: str, folder: Path) -> Run:
-    sys.path.insert(0, str(folder / net))
+def load_maxtool(file: Path) -> Run:
+    sys.path.insert(0, str(file.with_suffix("")))
     import run
 
-    model = run.load(folder / net)
+    model = run.load(file.with_suffix(""))
     return lambda arrays: list(model.run("forward", arrays).values())
 
 
-def load_onnxruntime(net: str, folder: Path) -> Run:
+def load_onnxruntime(file: Path) -> Run:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = usable_cores(), 1
     providers = ["CPUExecutionProvider"]
-    session = onnxruntime.InferenceSession(folder / f"{net}.onnx", options, providers=providers)
+    session = onnxruntime.InferenceSession(file, options, providers=providers)
     return lambda arrays: session.run(None, arrays)
 
 
-def load_openvino(net: str, folder: Path) -> Run:
+def load_openvino(file: Path) -> Run:
     import openvino
 
     options = {
@@ -248,7 +248,7 @@ def load_openvino(net: str, folder: Path) -> Run:
         "INFERENCE_NUM_THREADS": usable_cores(),
         "PERFORMANCE_HINT": "LATENCY",
     }
-    model = openvino.Core().compile_model(folder / f"{net}.onnx", "CPU", options)
+    model = openvino.Core().compile_model(file, "CPU", options)
     request = model.create_infer_request()
     return lambda arrays: list(request.infer(arrays).values())
 
@@ -257,40 +257,39 @@ LOADERS = {"maxtool": load_maxtool, "onnxruntime": load_onnxruntime, "openvino":
 
 
 def work(arguments: argparse.Namespace) -> None:
-    """Run one side: print milliseconds and some results for each batch."""
-    (net,) = arguments.nets
-    run = LOADERS[arguments.worker](net, arguments.folder)
-    figures = []
-    for batch in arguments.batches:
-        arrays = NETS[net][1](batch)
-        first = np.ravel(run(arrays)[0])
-        shown = first[:: max(1, first.size // 16)].tolist()
-        figures.append([milliseconds(partial(run, arrays), time.perf_counter), shown])
-    print(json.dumps(figures))
+    """Run one side: print milliseconds and some results."""
+    ((net,), (batch,)) = arguments.nets, arguments.batches
+    run, arrays = LOADERS[arguments.worker](arguments.file), NETS[net][1](batch)
+    first = np.ravel(run(arrays)[0])
+    shown = first[:: max(1, first.size // 16)].tolist()
+    print(json.dumps([milliseconds(partial(run, arrays), time.perf_counter), shown]))
 
 
-def compare(net: str, folder: Path, arguments: argparse.Namespace) -> None:
-    """Print a line for each batch: medians, and the faster of two peers divided by ours."""
-    NETS[net][0](folder / f"{net}.onnx")
-    command = [sys.executable, "-m", "maxtool", "compile", f"{folder / net}.onnx"]
-    checked(subprocess.run([*command, "-o", folder / net], check=False, capture_output=True))
+def compare(net: str, batch: int, folder: Path, arguments: argparse.Namespace) -> None:
+    """Print a line: medians, and the faster of two peers divided by ours."""
+    file = folder / f"{net}_{batch}.onnx"
+    NETS[net][0](file, batch)
+    command = [sys.executable, "-m", "maxtool", "compile", file, "-o", file.with_suffix("")]
+    checked(subprocess.run(command, check=False, capture_output=True))
     present = [name for name in LOADERS if name == "maxtool" or has(arguments.peer_python, name)]
-    rounds = [[_side(name, net, folder, arguments) for name in present] for _ in arguments.turns]
-    for index, batch in enumerate(arguments.batches):
-        results = np.array([side[index][1] for side in rounds[0]])
-        if not np.allclose(results, results[0], atol=TOLERANCE * np.abs(results).max()):
-            raise SystemExit(f"{net}: sides do not agree: {results}")
-        times = np.array([[side[index][0] for side in one] for one in rounds])
-        ratio = statistics.median(times[:, 1:].min(1) / times[:, 0])
-        medians = zip(present, np.median(times, 0), strict=True)
-        listed = ", ".join(f"{name} {time:.3f}" for name, time in medians)
-        print(f"{net:>10} x {batch}: {listed}; {ratio:.2f} of the faster peer", flush=True)
+    options = ["--file", str(file), "--nets", net, "--batches", str(batch)]
+    rounds = [
+        [_side(name, options, arguments.peer_python) for name in present]
+        for _ in range(arguments.rounds)
+    ]
+    results = np.array([shown for _, shown in rounds[0]])
+    if not np.allclose(results, results[0], atol=TOLERANCE * np.abs(results).max()):
+        raise SystemExit(f"{net}: sides do not agree: {results}")
+    times = np.array([[milliseconds for milliseconds, _ in one] for one in rounds])
+    ratio = statistics.median(times[:, 1:].min(1) / times[:, 0])
+    medians = zip(present, np.median(times, 0), strict=True)
+    listed = ", ".join(f"{name} {time:.3f}" for name, time in medians)
+    print(f"{net:>8} x {batch}: {listed}; {ratio:.2f} of the faster peer", flush=True)
 
 
-def _side(name: str, net: str, folder: Path, arguments: argparse.Namespace) -> list[Any]:
-    python = sys.executable if name == "maxtool" else arguments.peer_python
-    options = ["--worker", name, "--folder", str(folder), "--nets", net, "--batches"]
-    command = [python, __file__, *options, *map(str, arguments.batches)]
+def _side(name: str, options: list[str], peer_python: str) -> list[Value]:
+    python = sys.executable if name == "maxtool" else peer_python
+    command = [python, __file__, "--worker", name, *options]
     own = environment(usable_cores())
     done = subprocess.run(command, env=own, check=False, capture_output=True, text=True)
     return list(json.loads(checked(done).stdout.splitlines()[-1]))
@@ -305,10 +304,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="turns of each side")
     parser.add_argument("--peer-python", default=sys.executable)
     parser.add_argument("--worker", choices=list(LOADERS), help=argparse.SUPPRESS)
-    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    arguments.turns = range(arguments.rounds)
-    return arguments
+    parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
+    return parser.parse_args()
 
 
 def main() -> None:
@@ -319,7 +316,8 @@ def main() -> None:
     print(f"machine {machine()}\n{usable_cores()} threads; milliseconds of time that passes")
     with tempfile.TemporaryDirectory(prefix="maxtool-benchmark-") as scratch:
         for net in arguments.nets:
-            compare(net, Path(scratch), arguments)
+            for batch in arguments.batches:
+                compare(net, batch, Path(scratch), arguments)
 
 
 if __name__ == "__main__":
