@@ -110,7 +110,7 @@ class Yolo(Nodes):
         return self.node("Concat", *parts, axis=1)
 
     def pyramid(self, x: str, channels: int) -> str:
-        """What poolings of three sizes say, joined."""
+        """Join the poolings of three sizes."""
         parts = [self.conv(x, channels, channels // 2)]
         for _ in range(3):
             pooled = self.node("MaxPool", parts[-1], kernel_shape=[5, 5], pads=[2] * 4)

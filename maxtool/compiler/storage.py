@@ -29,7 +29,7 @@ from maxtool.weights.weight_data import WeightData
 
 
 class Reading(Enum):
-    """How a weight is read: as it is, row by row in any packing, or as a packed matrix."""
+    """Ways to read a weight: as it is, row by row in any packing, or as a packed matrix."""
 
     PLAIN = auto()
     ROWS = auto()

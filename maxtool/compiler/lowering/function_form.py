@@ -16,7 +16,7 @@ PRODUCTS = frozenset({"linear", "matmul", "expert_linear"})
 
 @dataclass(frozen=True, slots=True)
 class FunctionForm:
-    """What tells a function from others of the same graph.
+    """Difference of a function from others of the same graph.
 
     Attributes:
         sizes: Names of dimensions that it has one size of, and that size.
@@ -68,7 +68,7 @@ def is_convolutional(graph: Graph) -> bool:
 
 
 def _counts(graph: Graph, known: dict[Graph, Counter[str]]) -> Counter[str]:
-    """How often each operation is run by a graph, and by all that it calls."""
+    """Return how often each operation is run by a graph, and by all that it calls."""
     if graph not in known:
         counts: Counter[str] = Counter()
         for node in graph.nodes:

@@ -192,7 +192,7 @@ def test_what_a_scalar_was_read_from_may_not_be_overwritten_behind_it() -> None:
 
 
 def test_a_short_loop_is_for_all_threads() -> None:
-    """They are there anyway: a loop is short where its length is only known when it runs."""
+    """Threads are there anyway, and whether a loop is short may be known when it runs only."""
     with b.kernel("short") as made:
         rows = made.dim("rows")
         x, y = (made.argument(name, (rows, 3)) for name in "xy")

@@ -73,7 +73,7 @@ def test_blocks_of_k_are_added(k: int) -> None:
 
 @pytest.mark.parametrize("k", [1537, 301])
 def test_threads_that_stay_with_their_rows(k: int) -> None:
-    """In chunks of so many tiles as there may be, and of half as many where rows are long."""
+    """Chunks have as many tiles as there may be, and half as many where rows are long."""
     rows, n = CACHED // (2 * k) + CHUNKS * TILES_PER_TASK * TILE.mr + 1, 70
     assert TILES_PER_TASK * TILE.mr * k <= CACHED
     assert n * k <= FEW
