@@ -225,7 +225,7 @@ def every_kernel(tile: RegisterTile) -> dict[str, Any]:
         "linear_f16": linear(tile, "float16"),
         "linear_bf16": linear(tile, "bfloat16"),
         "linear_pairs": linear(tile, "bfloat16", terms=2),
-        "embedding": embedding(tile, 40, 64, "float16"),
+        "embedding": embedding(tile, 40, 64, "float16", tile.nr),
         "norm": rms_norm(tile, 64, 1e-5),
         "gate": pointwise(CpuBackend(tile), 64, 2, SILU_MUL),
         "rope": rope(tile, 16, 16),
