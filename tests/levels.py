@@ -39,6 +39,8 @@ KERNELS = {
     "DepthwiseConvolution": "compiler/test_convolutions.py::test_depthwise[taps0-window0-37]",
     "DirectConvolution": "compiler/test_convolutions.py::test_direct[size4-5-7-taps4-window4]",
     "DotAttention": "graph/test_dot_attention.py::test_what_numpy_computes[float64]",
+    "CutRows": "compiler/kernels/test_rowwise.py::test_parts_of_rows_are_cut[7-2-3-float32]",
+    "JoinRows": "compiler/kernels/test_rowwise.py::test_rows_are_joined[widths1-float32]",
     "PackedEmbedding": "compiler/kernels/test_rowwise.py::test_embedding[1-37-20-float16]",
     "PackedExpertLinear": "compiler/kernels/test_experts.py::test_expert_linear[37-21-float32]",
     "GatherRows": "graph/test_indexing.py::test_gathering[int64]",

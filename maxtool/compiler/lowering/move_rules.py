@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 from tvm import relax, tirx
 
+from maxtool.compiler.kernels.cpu.cpu_requests import CutRows, JoinRows
 from maxtool.compiler.kernels.requests import GatherRows, NonzeroPlaces, ScatterBlocks, ScatterRows
 from maxtool.compiler.lowering import index_expressions as te
 from maxtool.compiler.lowering.function_lowering import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.row_rules import row_sizes, rows, set_rows
 from maxtool.compiler.lowering.tensor_expressions import Compute
 from maxtool.compiler.storage_types import stored
+from maxtool.dtype import DType
 from maxtool.graph import BufferType, Dim, Node, Shape, Tensor
 from maxtool.graph.ops.slicing import IndexRange
+
+# Types of which kernels copy neighbours in vectors.
+COPIED = (DType.float64, DType.float32, DType.int64, DType.int32, DType.int8, DType.uint8)
 
 
 def _own(function: FunctionLowering, value: Tensor) -> Expr:
@@ -45,10 +51,55 @@ def _slice(function: FunctionLowering, node: Node) -> None:
     (x,), (result,) = node.inputs, node.outputs
     runs = _runs(x.shape, node.attributes["ranges"])
     flat = function.reshaped(function.get(x), _sizes(function, (dim for dim, _ in runs)))
+    if (cut := _cut(function, runs, x.dtype)) is not None:
+        sizes = [function.size(runs[0][0]), tirx.IntImm("int64", cut.count)]
+        value = function.kernel(cut, [flat], sizes, x.dtype)
+        function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
+        return
     starts = _sizes(function, (own.start for _, own in runs))
     sizes = _sizes(function, (own.size for _, own in runs))
     compute = te.slices([own.step for _, own in runs])
     value = function.compute(compute, flat, starts, sizes, name="slice")
+    function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
+
+
+def _cut(
+    function: FunctionLowering, runs: Sequence[tuple[Dim, IndexRange]], dtype: DType
+) -> CutRows | None:
+    """Return the request for neighbours of each row, if a slice takes those of known sizes."""
+    if len(runs) != len(("rows", "columns")) or not _has_rows(function, dtype):
+        return None
+    (rows, taken), (width, own) = runs
+    is_whole = taken.start == 0 and taken.step == 1 and taken.size == rows
+    known = all(Dim(each).is_static for each in (width, own.start, own.size)) and own.step == 1
+    if not is_whole or not known or rows == 1 or own.size == 0:
+        return None
+    return CutRows(dtype=stored(dtype), width=int(width), first=int(own.start), count=int(own.size))
+
+
+def _has_rows(function: FunctionLowering, dtype: DType) -> bool:
+    """Return whether kernels copy neighbours of a type in vectors."""
+    return function.target.kind == "cpu" and dtype in COPIED
+
+
+def _concat(function: FunctionLowering, node: Node) -> None:
+    """Join rows where what is behind the axis is known; else element by element."""
+    (result,), axis = node.outputs, node.attributes["axis"]
+    shapes = [x.shape[axis:] for x in node.inputs]
+    rows = prod(result.shape[:axis], start=Dim(1))
+    known = all(shape.is_static and 0 not in shape for shape in shapes)
+    if not known or rows == 1 or not _has_rows(function, result.dtype):
+        CONCAT(function, node)
+        return
+    widths = tuple(prod(shape.static()) for shape in shapes)
+    count = function.count(result.shape[:axis])
+    operands = [
+        function.reshaped(function.any(x), [count, tirx.IntImm("int64", width)])
+        for x, width in zip(node.inputs, widths, strict=True)
+    ]
+    request = JoinRows(dtype=stored(result.dtype), widths=widths)
+    sizes = [count, tirx.IntImm("int64", sum(widths))]
+    value = function.kernel(request, operands, sizes, result.dtype)
     function.set_whole(result, function.reshaped(value, function.sizes(result.shape)))
 
 
@@ -204,10 +255,14 @@ def _shape_to_tensor(function: FunctionLowering, node: Node) -> None:
     function.set_whole(node.outputs[0], function.compute(te.shape, sizes, name="shape"))
 
 
+# Elements one by one, for what is not joined by rows.
+CONCAT = _sized(lambda node: te.concat(node.attributes["axis"]))
+
+
 MOVING: dict[str, Rule] = {
     "broadcast_to": _broadcast_to,
     "counted": _counted,
-    "concat": _sized(lambda node: te.concat(node.attributes["axis"])),
+    "concat": _concat,
     "gather": _gather,
     "gather_nd": _gather_nd,
     "nonzero": _nonzero,

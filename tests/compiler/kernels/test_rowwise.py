@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import tvm
 from maxtool.compiler.kernels.cpu.embedding import embedding
 from maxtool.compiler.kernels.cpu.norm import rms_norm
 from maxtool.compiler.kernels.cpu.rope import rope
+from maxtool.compiler.kernels.cpu.row_parts import cut_rows, join_rows
 from maxtool.compiler.kernels.kernel_options import SILU_MUL
 from maxtool.compiler.kernels.kv_cache_write import cache_write
 from maxtool.compiler.kernels.pointwise import pointwise
@@ -77,6 +80,36 @@ def test_embedding(block: int, dtype: type, vocab: int, dim: int) -> None:
         expected = table[np.clip(ids, 0, vocab - 1)].astype("f4")
         actual = call(function, ids.astype(np.int64), packed, shape=(len(ids), dim))
         np.testing.assert_array_equal(actual, expected)
+
+
+ROWS_OF = [np.float32, np.int64, np.int8, np.float64]
+
+
+def copied(function: Any, *inputs: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The output, of the type of the inputs, each of whose elements is 77 before."""
+    out = tvm.runtime.tensor(np.full(shape, 77, inputs[0].dtype))
+    function(*map(tvm.runtime.tensor, inputs), out)
+    return np.asarray(out.numpy())
+
+
+@pytest.mark.parametrize("dtype", ROWS_OF)
+@pytest.mark.parametrize("widths", [(3,), (1, 40, 17), (64, 64)])
+def test_rows_are_joined(dtype: type, widths: tuple[int, ...]) -> None:
+    function = compiled(join_rows, TILE, np.dtype(dtype).name, widths)
+    for rows in (0, 1, 5, 700):
+        parts = [(9 * normal(i, rows, width)).astype(dtype) for i, width in enumerate(widths)]
+        actual = copied(function, *parts, shape=(rows, sum(widths)))
+        np.testing.assert_array_equal(actual, np.concatenate(parts, 1))
+
+
+@pytest.mark.parametrize("dtype", ROWS_OF)
+@pytest.mark.parametrize(("width", "first", "count"), [(7, 2, 3), (130, 64, 66), (40, 0, 33)])
+def test_parts_of_rows_are_cut(dtype: type, width: int, first: int, count: int) -> None:
+    function = compiled(cut_rows, TILE, np.dtype(dtype).name, width, first, count)
+    for rows in (0, 1, 5, 700):
+        x = (9 * normal(3, rows, width)).astype(dtype)
+        actual = copied(function, x, shape=(rows, count))
+        np.testing.assert_array_equal(actual, x[:, first : first + count])
 
 
 def rotated(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:

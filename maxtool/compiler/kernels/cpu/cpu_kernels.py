@@ -27,6 +27,7 @@ from maxtool.compiler.kernels.cpu.quantized_embedding import quantized_embedding
 from maxtool.compiler.kernels.cpu.quantized_experts import quantized_expert_linear
 from maxtool.compiler.kernels.cpu.quantized_linear import quantized_linear, quantized_linears
 from maxtool.compiler.kernels.cpu.rope import rope
+from maxtool.compiler.kernels.cpu.row_parts import cut_rows, join_rows
 from maxtool.compiler.kernels.cpu.winograd_convolution import winograd_convolution
 from maxtool.compiler.kernels.requests import PrimFunc, Request, Row, row_with
 from maxtool.compiler.kernels.shared import on_backend
@@ -35,9 +36,11 @@ from maxtool.compiler.kernels.shared import on_backend
 KERNELS: tuple[Row, ...] = (
     row_with(RegisterTile, c.CachedAttention)(attention),
     row_with(RegisterTile, c.BlockAttention)(block_attention),
+    row_with(RegisterTile, c.CutRows)(cut_rows),
     row_with(RegisterTile, c.DepthwiseConvolution)(depthwise_convolution),
     row_with(RegisterTile, c.DirectConvolution)(direct_convolution),
     row_with(RegisterTile, r.DotAttention)(dot_attention),
+    row_with(RegisterTile, c.JoinRows)(join_rows),
     row_with(RegisterTile, c.PackedEmbedding)(embedding),
     row_with(RegisterTile, c.PackedExpertLinear)(expert_linear),
     row_with(RegisterTile, c.PackedLinear)(linear),

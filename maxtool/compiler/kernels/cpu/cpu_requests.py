@@ -12,6 +12,22 @@ class BlockAttention(DotAttention):
     by_token: bool  # whether operands are [batch, length, heads, dim], or heads before the length
 
 
+class CutRows(Request):
+    """Neighbouring elements of each row."""
+
+    dtype: str
+    width: int
+    first: int
+    count: int
+
+
+class JoinRows(Request):
+    """Rows of several tensors, one behind the other."""
+
+    dtype: str
+    widths: tuple[int, ...]
+
+
 class DepthwiseConvolution(Request):
     """Convolution of each channel for itself, of images of known sizes.
 
