@@ -105,7 +105,8 @@ class Run:
     def outer(self) -> list[Memory]:
         """The memory that was there before, in the order of its first use."""
         operands = dict.fromkeys(memory for call in self.calls for memory in call.operands)
-        return [memory for memory in operands if memory not in self.new]
+        new = set(self.new)
+        return [memory for memory in operands if memory not in new]
 
     @property
     def updated(self) -> list[Memory]:
@@ -126,6 +127,7 @@ class Run:
         names, outside = self._names(parameters)
         flat = {each: _flat_buffer(each.type, names) for each in parameters}
         workspace, region = Workspace(), Region(self._aliases(flat))
+        last = {each: index for index, call in enumerate(self.calls) for each in call.memory}
         for index, call in enumerate(self.calls):
             for memory in call.new:
                 if memory not in flat:
@@ -135,8 +137,8 @@ class Run:
             numbers = [renamed(number, names) for number in call.numbers]
             own = instance(call.function, operands, shapes, workspace, numbers)
             region.add(parts_of(own))
-            for memory in self._last_used(index):
-                if memory not in parameters:
+            for memory in dict.fromkeys(call.memory):
+                if last[memory] == index and memory not in parameters:
                     workspace.give_back(flat[memory])
         arguments = [
             *(_argument(_sizes(each.type, names), each.type.dtype) for each in parameters),
@@ -150,11 +152,6 @@ class Run:
         body = tirx.SeqStmt([*views, *workspace.statements, *flattened(region.statement)])
         given = [_type_of(buffer, outside, parameters[0].type) for buffer in workspace.shared]
         return tirx.PrimFunc(arguments, body).with_attrs(ATTRIBUTES), given
-
-    def _last_used(self, index: int) -> list[Memory]:
-        """The memory that no call behind one of this index reads or writes."""
-        later = {each for call in self.calls[index + 1 :] for each in call.memory}
-        return [each for each in dict.fromkeys(self.calls[index].memory) if each not in later]
 
     def _names(self, parameters: Sequence[Memory]) -> tuple[dict[int, Expr], dict[int, Expr]]:
         """New variables for those that sizes are known by here, and these for the new ones.

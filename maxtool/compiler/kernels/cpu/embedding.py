@@ -32,11 +32,11 @@ def embedding(
 
         def row(i: b.Expr) -> None:
             row_index = b.index(b.clamped(ids[i], vocab))
-            first = b.index(b.quotient(row_index, block))
-            column = b.index(b.remainder(row_index, block))
             if block == terms == 1:
                 b.each_vector(dim, tile.width, lambda at, width: copy(i, row_index, at, width))
                 return
+            first = b.index(b.quotient(row_index, block))
+            column = b.index(b.remainder(row_index, block))
             for term in range(terms):
                 with T.serial(b.integer(dim // terms + (term < dim % terms))) as step:
                     index = (first, step, column) if terms == 1 else (first, step, column, term)
