@@ -163,15 +163,17 @@ def filter_forms(node: Node, target: Target) -> tuple[FilterForm, ...]:
 
     There are none if that is no filter in a form of its own.
     """
-    if node.op not in SPECIAL or not isinstance(target, CpuTarget):
+    if node.op not in SPECIAL:
         return ()
     order = node.attributes["order"]
-    if node.op in OF_EACH_CHANNEL:
-        return (FilterForm(order, None),)
-    features, channels = int(node.outputs[0].shape[-1]), int(node.inputs[0].shape[-1])
-    window, image = image_window(node)
     # Rows, columns, channels, features become features, rows, columns, channels.
     turned = (order[-1], *order[:-1])
+    if node.op in OF_EACH_CHANNEL:
+        return (FilterForm(order, None),)
+    if not isinstance(target, CpuTarget):
+        return (FilterForm(turned, None),)
+    features, channels = int(node.outputs[0].shape[-1]), int(node.inputs[0].shape[-1])
+    window, image = image_window(node)
     if node.op == INTEGER_DIRECT:
         block = byte_tiles(target, window, image, channels, features).block
         return (IntegerFilterForm(turned, block, runs(window, channels)[0]),)

@@ -19,12 +19,17 @@ def filter_window(node: Node) -> Window:
     return window_of(node, tuple(int(node.inputs[1].shape[axis]) for axis in order[:-2]))
 
 
+def as_row(window: Window) -> Window:
+    """Return the window of a line as that of an image of one row."""
+    parts = (window.size, window.stride, window.dilation, window.before, window.after)
+    row = zip((1, 1, 1, 0, 0), parts, strict=True)
+    return Window(*((one, *part) for one, part in row))
+
+
 def image_window(node: Node) -> tuple[Window, tuple[int, int]]:
     """Return the window of such a convolution, and the sizes of its image: a line has one row."""
     window, sizes = filter_window(node), node.inputs[0].shape[1:-1].static()
     if len(sizes) == 1:
-        parts = (window.size, window.stride, window.dilation, window.before, window.after)
-        row = zip((1, 1, 1, 0, 0), parts, strict=True)
-        return Window(*((one, *part) for one, part in row)), (1, *sizes)
+        return as_row(window), (1, *sizes)
     rows, columns = sizes
     return window, (rows, columns)

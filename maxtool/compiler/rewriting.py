@@ -13,7 +13,10 @@ from maxtool.compiler.fusion.activation_fusions import ACTIVATION_FUSIONS
 from maxtool.compiler.fusion.attention_fusions import ATTENTION_FUSIONS
 from maxtool.compiler.fusion.cache_fusions import CACHE_FUSIONS
 from maxtool.compiler.fusion.channel_order import with_moved_permutes
-from maxtool.compiler.fusion.convolution_fusions import CONVOLUTION_FUSIONS
+from maxtool.compiler.fusion.convolution_fusions import (
+    CONVOLUTION_FUSIONS,
+    GPU_CONVOLUTION_FUSIONS,
+)
 from maxtool.compiler.fusion.epilogue_fusions import EPILOGUE_FUSIONS
 from maxtool.compiler.fusion.image_fusions import IMAGE_FUSIONS
 from maxtool.compiler.fusion.linear_fusions import LINEAR_FUSIONS
@@ -28,7 +31,7 @@ Condition: TypeAlias = Callable[[Node], bool]
 # The fusions of each kind of target, after those of all.
 TARGET_FUSIONS: dict[str, tuple[Fusion, ...]] = {
     "cpu": (*ATTENTION_FUSIONS, *EPILOGUE_FUSIONS, *CONVOLUTION_FUSIONS, *IMAGE_FUSIONS),
-    "cuda": (*CACHE_FUSIONS, *PRODUCT_FUSIONS),
+    "cuda": (*CACHE_FUSIONS, *PRODUCT_FUSIONS, *GPU_CONVOLUTION_FUSIONS),
 }
 
 

@@ -12,7 +12,7 @@ from maxtool.compiler.cpu_target import CpuTarget, cpu_target
 from maxtool.compiler.filter_storage import IntegerFilterForm
 from maxtool.compiler.kernels.cpu.byte_dot import byte_tiles, runs
 from maxtool.compiler.kernels.cpu.integer_convolution import integer_convolution
-from maxtool.compiler.kernels.kernel_options import AfterConvolution, Window
+from maxtool.compiler.kernels.kernel_options import ChainEpilogue, Window
 from maxtool.compiler.lowering.module_lowering import ModuleLowering
 from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.dtype import DType
@@ -177,7 +177,7 @@ def kernel_for(
     )
     before, after = (around[0], around[2]), (around[1], around[3])
     window = Window(taps, stride, dilation, before, after)
-    sums = AfterConvolution(out="int32")
+    sums = ChainEpilogue(out="int32")
     kernel = integer_convolution(target, window, size, channels, features, dtype, zero, sums)
     block = byte_tiles(target, window, size, channels, features).block
     return kernel, IntegerFilterForm((3, 0, 1, 2), block, runs(window, channels)[0])

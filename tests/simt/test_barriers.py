@@ -74,7 +74,7 @@ def multiplied(dtype: str, rows: int, *, full: int = linear.FULL) -> tuple[Any, 
     """A product; it has large tiles where there are ``full`` of them."""
     sizes = {"aligned": True, "fours": True, "wide": True}
     with mock.patch.object(linear, "FULL", full):
-        kernel = linear.linear(SHARED_MEMORY, dtype, bias=False, batched=False, **sizes)
+        kernel = linear.linear(SHARED_MEMORY, dtype, batched=False, **sizes)
     x, weight = normal(rows, 328, dtype=dtype), normal(272, 328, dtype=dtype)
     return kernel, [x, weight, np.zeros((rows, 272), np.float32)]
 

@@ -1,15 +1,19 @@
-"""Convolutions that CPUs have kernels for: of images of known sizes, with their filter as it lies.
+"""Convolutions that a kind of target has special kernels for, with their filter as it lies.
 
 The kernels read a filter in an order of their own, in which the weights file has it. What a graph
-does to the order of its dimensions before is taken in.
+does to the order of its dimensions before is taken in. Those of CPUs are for images of known sizes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from maxtool.compiler.fusion.linear_fusions import reads_buffers
 from maxtool.compiler.fusion.matcher import Fusion, Match, op
+from maxtool.compiler.image_geometry import window_of
+from maxtool.compiler.kernels.cuda.depthwise import WIDEST
+from maxtool.compiler.kernels.cuda.image_matrix import is_matrix
+from maxtool.compiler.kernels.cuda.matrix import PIECE
 from maxtool.dtype import DType
 from maxtool.graph import Node, Tensor
 
@@ -19,8 +23,11 @@ INTEGER_DEPTHWISE = "depthwise_integer_convolution"
 SPECIAL = (DIRECT, DEPTHWISE, INTEGER_DIRECT, INTEGER_DEPTHWISE)
 OF_EACH_CHANNEL = (DEPTHWISE, INTEGER_DEPTHWISE)
 
-# The convolutions that may be of an image or a line, by name.
-_CONVOLUTION = "conv1d conv2d integer_convolution"
+# The convolutions that each kind of target may have a kernel for, by name.
+_ON_CPUS = "conv1d conv2d integer_convolution"
+_ON_GPUS = "conv1d conv2d conv3d"
+# Features of a group from which on it fills tiles of a product well enough.
+_FEATURES = 16
 # The types of images, and the names with kernels of their own for them.
 _NAMES = {
     DType.float32: (DIRECT, DEPTHWISE),
@@ -29,47 +36,63 @@ _NAMES = {
 }
 
 
-def _of_plain(match: Match) -> Node | None:
-    """Return the convolution as one with a kernel of its own."""
-    (node,) = match.nodes
-    return _special(node, match["filter"], tuple(range(match["filter"].rank)))
-
-
-def _of_permuted(match: Match) -> Node | None:
-    """Return the convolution with the filter as it was before it was permuted."""
-    node, permute = match.nodes
-    if reads_buffers(permute):
-        return None
-    return _special(node, match["given"], permute.attributes["dims"])
-
-
-def _special(node: Node, weight: Tensor, order: tuple[int, ...]) -> Node | None:
-    """Return a convolution whose filter is ``weight`` with its dimensions in an order."""
-    x, filter_, bias = node.inputs
+def _name_on_cpus(node: Node) -> str | None:
+    """Return the name of the convolution that has a kernel of its own; None if none has."""
+    x, filter_, _ = node.inputs
     groups, channels = node.attributes["groups"], int(filter_.shape[-1])
     known = x.shape[1:].is_static and 0 not in x.shape[1:]
-    if x.dtype not in _NAMES or x.rank > 4 or not known or reads_buffers(node):
-        return None
-    if 0 in node.outputs[0].shape[1:]:
+    if x.dtype not in _NAMES or x.rank > 4 or not known or 0 in node.outputs[0].shape[1:]:
         return None
     direct, depthwise = _NAMES[x.dtype]
     if groups == 1:
-        name = direct
-    elif groups == channels == x.shape[-1]:
-        name = depthwise
-    else:
+        return direct
+    return depthwise if groups == channels == x.shape[-1] else None
+
+
+def _name_on_gpus(node: Node) -> str | None:
+    """Return the same for GPUs, whose kernels take images of any size."""
+    x, filter_, _ = node.inputs
+    groups = node.attributes["groups"]
+    *size, inner, features = filter_.shape.static()
+    if x.dtype.value not in PIECE:
         return None
-    attributes: Mapping[str, object] = {**node.attributes, "order": order}
-    return Node(name, (x, weight, bias), attributes, node.outputs)
+    if groups == inner * groups == features:
+        return DEPTHWISE if size[-1] <= WIDEST else None
+    if not is_matrix(window_of(node, tuple(size))):
+        return None
+    fills = inner % PIECE[x.dtype.value] == 0 and features // groups >= _FEATURES
+    return DIRECT if groups == 1 or fills else None
 
 
-CONVOLUTION_FUSIONS = (
-    Fusion(
-        (
-            op(_CONVOLUTION, "x filter bias -> y"),
-            op("permute", "given -> filter", kept=True),
-        ),
-        _of_permuted,
-    ),
-    Fusion((op(_CONVOLUTION, "x filter bias -> y"),), _of_plain),
-)
+def _fusions(names: str, special: Callable[[Node], str | None]) -> tuple[Fusion, ...]:
+    """Return the fusions of a kind of target, given the name of what each convolution becomes."""
+
+    def made(node: Node, weight: Tensor, order: tuple[int, ...]) -> Node | None:
+        """Return a convolution whose filter is ``weight`` with its dimensions in an order."""
+        x, _, bias = node.inputs
+        name = None if reads_buffers(node) else special(node)
+        if name is None:
+            return None
+        attributes: Mapping[str, object] = {**node.attributes, "order": order}
+        return Node(name, (x, weight, bias), attributes, node.outputs)
+
+    def of_plain(match: Match) -> Node | None:
+        (node,) = match.nodes
+        return made(node, match["filter"], tuple(range(match["filter"].rank)))
+
+    def of_permuted(match: Match) -> Node | None:
+        """Return the convolution with the filter as it was before it was permuted."""
+        node, permute = match.nodes
+        if reads_buffers(permute):
+            return None
+        return made(node, match["given"], permute.attributes["dims"])
+
+    convolution = op(names, "x filter bias -> y")
+    return (
+        Fusion((convolution, op("permute", "given -> filter", kept=True)), of_permuted),
+        Fusion((convolution,), of_plain),
+    )
+
+
+CONVOLUTION_FUSIONS = _fusions(_ON_CPUS, _name_on_cpus)
+GPU_CONVOLUTION_FUSIONS = _fusions(_ON_GPUS, _name_on_gpus)

@@ -90,13 +90,18 @@ class Window:
     before: tuple[int, ...]  # padding above and to the left
     after: tuple[int, ...]  # padding below and to the right
 
+    def along(self, axes: slice) -> Window:
+        """Return the window along some of its dimensions."""
+        parts = (self.size, self.stride, self.dilation, self.before, self.after)
+        return Window(*(part[axes] for part in parts))
+
 
 @dataclass(frozen=True, slots=True)
-class AfterConvolution:
-    """Operations on the result of a convolution, its bias included, before it is stored.
+class ChainEpilogue:
+    """Operations on the result of a product or a convolution before it is stored.
 
-    Inputs of the steps are the result, and then others: a row for all pixels, or a tensor of the
-    shape of the result, as ``columns`` says; of float32 unless there are ``types``. The last step
+    Inputs of the steps are the result, and then others: one row for all of its rows or pixels, or a
+    tensor of its shape, as ``columns`` says; of float32 unless there are ``types``. The last step
     gives what is stored, as ``out``.
     """
 
@@ -110,3 +115,13 @@ class AfterConvolution:
         """Return of each of the others whether it is a row, and its type."""
         types = self.types or ("float32",) * len(self.columns)
         return list(zip(self.columns, types, strict=True))
+
+
+AS_IT_IS = ChainEpilogue()
+"""Nothing is done."""
+
+
+def adding(count: int) -> tuple[ChainStep, ...]:
+    """Return the steps that add ``count`` more inputs to the first, one after the other."""
+    sums = [0, *range(count + 1, 2 * count)]
+    return tuple(ChainStep("add", (sums[index], index + 1)) for index in range(count))

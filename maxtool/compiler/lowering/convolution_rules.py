@@ -16,7 +16,7 @@ from maxtool.compiler.kernels.cpu.cpu_requests import (
     IntegerConvolution,
     WinogradConvolution,
 )
-from maxtool.compiler.kernels.kernel_options import AfterConvolution, ChainStep
+from maxtool.compiler.kernels.kernel_options import ChainEpilogue, ChainStep
 from maxtool.compiler.kernels.requests import Convolution, Request
 from maxtool.compiler.lowering import tensor_expressions as te
 from maxtool.compiler.lowering.chain import Chain, Columns, Pending
@@ -31,11 +31,13 @@ from maxtool.graph import Node
 def _special(function: FunctionLowering, node: Node) -> None:
     x, _, bias, *gate = node.inputs
     (result,) = node.outputs
-    stored = _stored(function, node)
+    stored = stored_filter(function, node)
     if stored is None:
         _general(function, node)
         return
     weight, form = stored
+    if node.op in OF_EACH_CHANNEL and x.rank == 3:
+        weight = function.reshaped(weight, [1, *form.shape(node.inputs[1].shape.static())])
     operands = [function.get(x), weight, *map(function.get, (*gate, bias))]
     is_line = x.rank == 3
     batch, *sizes = function.sizes(result.shape)
@@ -46,7 +48,7 @@ def _special(function: FunctionLowering, node: Node) -> None:
         columns = tuple(isinstance(each, Columns) for each in inputs)
         others = [each.expr if isinstance(each, Columns) else each for each in inputs]
         types = tuple(str(each.ty.dtype) for each in others)
-        request = _request(node, form, AfterConvolution(columns, steps, types, out.value))
+        request = _request(node, form, ChainEpilogue(columns, steps, types, out.value))
         line = [1] if is_line else []
         value = function.kernel(request, [*operands, *others], [batch, *line, *sizes], out)
         return function.reshaped(value, [batch, *sizes]) if is_line else value
@@ -55,7 +57,7 @@ def _special(function: FunctionLowering, node: Node) -> None:
     function.chains[id(result)] = Chain((Pending(emit),), (), width, result.dtype)
 
 
-def _request(node: Node, form: FilterForm, after: AfterConvolution) -> Request:
+def _request(node: Node, form: FilterForm, after: ChainEpilogue) -> Request:
     """Return the request of a convolution by the form of its filter; a line has one row."""
     window, sizes = image_window(node)
     x = node.inputs[0]
@@ -99,23 +101,20 @@ def _request(node: Node, form: FilterForm, after: AfterConvolution) -> Request:
     )
 
 
-def _stored(function: FunctionLowering, node: Node) -> tuple[Expr, FilterForm] | None:
+def stored_filter(function: FunctionLowering, node: Node) -> tuple[Expr, FilterForm] | None:
     """The filter as the kernel reads it; None where it is only known at run time."""
-    x, weight = node.inputs[:2]
+    weight = node.inputs[1]
     forms = filter_forms(node, function.target)
     if not forms:
         return None
     storage = function.storage.get(id(weight))
     if storage is not None and storage.form in forms:
-        form, value = storage.form, function.get(weight)
-    elif id(weight) in function.constants:
-        form, data = forms[0], function.constants[id(weight)]
-        key = ("filter", id(weight), form)
-        value = function.once(key, lambda: function.constant(bits(form.store(data)), weight.device))
-    else:
+        return function.get(weight), storage.form
+    if id(weight) not in function.constants:
         return None
-    if node.op in OF_EACH_CHANNEL and x.rank == 3:
-        value = function.reshaped(value, [1, *form.shape(weight.shape.static())])
+    form, data = forms[0], function.constants[id(weight)]
+    key = ("filter", id(weight), form)
+    value = function.once(key, lambda: function.constant(bits(form.store(data)), weight.device))
     return value, form
 
 

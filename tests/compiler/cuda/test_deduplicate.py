@@ -11,6 +11,7 @@ from tvm import tirx
 from maxtool.compiler.cuda.binaries import compile_apart
 from maxtool.compiler.kernels.cuda.cuda_passes import lowering_passes, register
 from maxtool.compiler.kernels.cuda.deduplicate import share_kernels
+from maxtool.compiler.kernels.kernel_options import ChainEpilogue, adding
 from tests.compiler.cuda.harness import TARGET, build
 
 SIZES = {"weight_dtype": "float16", "aligned": True, "fours": True}
@@ -18,8 +19,8 @@ SIZES = {"weight_dtype": "float16", "aligned": True, "fours": True}
 
 def products() -> Any:
     """A product, one with large tiles beside its others, and one that adds a residual."""
-    options = {"small": {"wide": False}, "wide": {"wide": True}}
-    options["more"] = {"wide": False, "residual": True}
+    options: dict[str, dict[str, Any]] = {"small": {"wide": False}, "wide": {"wide": True}}
+    options["more"] = {"wide": False, "after": ChainEpilogue((False,), adding(1))}
     result = {name: build("linear", **SIZES, **one) for name, one in options.items()}
     return tvm.IRModule(
         {name: one.with_attr("global_symbol", name) for name, one in result.items()}

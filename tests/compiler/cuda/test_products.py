@@ -16,6 +16,7 @@ from maxtool.compiler.kernels.cuda import gemv_products, linear, tiles
 from maxtool.compiler.kernels.cuda.embedding import embedding
 from maxtool.compiler.kernels.cuda.matrix import PIECE
 from maxtool.compiler.kernels.cuda.round_activations import narrow
+from maxtool.compiler.kernels.kernel_options import ChainEpilogue, adding
 from maxtool.compiler.lowering.cuda.cuda_product_rules import WIDE
 from tests.compiler.cuda.harness import TARGET, resources
 from tests.effort import thinned
@@ -58,8 +59,9 @@ def check(dtype: str, rows: int, n: int, k: int, batch: tuple[int, ...] = ()) ->
     y = np.full((*batch, rows, n), np.nan, np.float32)
     sizes = {"aligned": k % PIECE[dtype] == 0, "fours": n % 4 == 0, "wide": n >= WIDE}
     more = [normal(3, y.shape, "float32")] * (n % 5 == 0)
-    options = {"bias": bool(bias), "batched": bool(batch), "residual": bool(more), **sizes}
-    product(dtype, **options)(x, w, *bias, *more, y)
+    columns = (True,) * len(bias) + (False,) * len(more)
+    after = ChainEpilogue(columns, adding(len(columns)))
+    product(dtype, batched=bool(batch), after=after, **sizes)(x, w, *bias, *more, y)
     expected = x.astype("f8") @ np.swapaxes(w.astype("f8"), -1, -2) + sum(bias) + sum(more)
     assert not y.size or error(y, expected) < 1e-6
 

@@ -11,7 +11,7 @@ from maxtool.compiler.cpu_target import CpuTarget, cpu_target
 from maxtool.compiler.filter_storage import WinogradFilterForm
 from maxtool.compiler.kernels.cpu.winograd_convolution import winograd_convolution
 from maxtool.compiler.kernels.cpu.winograd_tiles import winograd_tiles_of
-from maxtool.compiler.kernels.kernel_options import AfterConvolution, Window
+from maxtool.compiler.kernels.kernel_options import ChainEpilogue, Window
 from maxtool.compiler.winograd import WINOGRAD
 
 from .assembly import assembly, loops_with, spills
@@ -75,7 +75,7 @@ def computed(
     sizes = target.tile, window_of(around), x.shape[1:3], channels, features, outputs
     block = winograd_tiles_of(*sizes).block
     stored = WinogradFilterForm((3, 0, 1, 2), block, outputs).store(f)
-    arguments = *sizes, AfterConvolution()
+    arguments = *sizes, ChainEpilogue()
     if target is HOST:
         kernel = compiled(winograd_convolution, *arguments)
     else:
@@ -111,7 +111,7 @@ def test_instruction_sets(name: str, outputs: int) -> None:
 def test_the_loop_of_products_keeps_nothing_on_the_stack(name: str, outputs: int) -> None:
     target = cpu_target(f"cpu:{name}")
     sizes = target.tile, window_of(EVEN), (56, 56), 64, 64, outputs
-    kernel = winograd_convolution(*sizes, AfterConvolution())
+    kernel = winograd_convolution(*sizes, ChainEpilogue())
     tiles = winograd_tiles_of(*sizes)
     sums = tiles.rows * tiles.block // target.tile.width
     code = assembly(target, kernel)

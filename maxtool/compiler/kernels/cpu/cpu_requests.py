@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maxtool.compiler.kernels.kernel_options import AfterConvolution, Epilogue, Window
+from maxtool.compiler.kernels.kernel_options import ChainEpilogue, Epilogue, Window
 from maxtool.compiler.kernels.requests import Attention, DotAttention, Request
 
 
@@ -37,7 +37,7 @@ class DepthwiseConvolution(Request):
     window: Window
     image: tuple[int, int]
     channels: int
-    after: AfterConvolution
+    after: ChainEpilogue
     dtype: str = "float32"
     zero: int = 0
 
@@ -50,7 +50,7 @@ class DirectConvolution(Request):
     channels: int
     features: int
     scaled: bool  # whether each channel of an image has a factor; of single pixels alone
-    after: AfterConvolution
+    after: ChainEpilogue
 
 
 class IntegerConvolution(Request):
@@ -62,7 +62,7 @@ class IntegerConvolution(Request):
     features: int
     dtype: str  # of the image
     zero: int  # what stands for 0 there
-    after: AfterConvolution
+    after: ChainEpilogue
 
 
 class PackColumns(Request):
@@ -177,4 +177,4 @@ class WinogradConvolution(Request):
     channels: int
     features: int
     outputs: int  # rows of a tile's outputs
-    after: AfterConvolution
+    after: ChainEpilogue

@@ -15,7 +15,7 @@ from maxtool.compiler.cpu_target import RegisterTile
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import subroutines
 from maxtool.compiler.kernels.cpu.pixel_output import PixelOutput, as_lines, pixel_output
-from maxtool.compiler.kernels.kernel_options import AfterConvolution, Window
+from maxtool.compiler.kernels.kernel_options import ChainEpilogue, Window
 
 # Neighbouring pixels of a row that are summed at once, at most.
 PIXELS = 8
@@ -135,7 +135,7 @@ def depthwise_convolution(
     window: Window,
     image: tuple[int, int],
     channels: int,
-    after: AfterConvolution,
+    after: ChainEpilogue,
     dtype: str = "float32",
     zero: int = 0,
 ) -> b.PrimFunc:

@@ -16,7 +16,7 @@ from maxtool.compiler.kernels.cpu.tiled_convolution import (
     each_tile,
     with_padding,
 )
-from maxtool.compiler.kernels.kernel_options import AfterConvolution, Window
+from maxtool.compiler.kernels.kernel_options import ChainEpilogue, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def direct_convolution(
     channels: int,
     features: int,
     scaled: bool,
-    after: AfterConvolution,
+    after: ChainEpilogue,
 ) -> b.PrimFunc:
     """Build the convolution of images of known sizes in float32.
 

@@ -31,7 +31,7 @@ from maxtool.compiler.kernels.cpu.tiled_convolution import (
     each_tile,
     with_padding,
 )
-from maxtool.compiler.kernels.kernel_options import AfterConvolution, Window
+from maxtool.compiler.kernels.kernel_options import ChainEpilogue, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def integer_convolution(
     features: int,
     dtype: str,
     zero: int,
-    after: AfterConvolution,
+    after: ChainEpilogue,
 ) -> b.PrimFunc:
     """Build the convolution of images of known sizes, of int8 or uint8, with a filter of int8.
 

@@ -12,7 +12,7 @@ from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu.elements import as_float, whole
 from maxtool.compiler.kernels.cpu.special_functions import Vectors
 from maxtool.compiler.kernels.formulas import ARITHMETIC
-from maxtool.compiler.kernels.kernel_options import AfterConvolution
+from maxtool.compiler.kernels.kernel_options import ChainEpilogue
 from maxtool.compiler.kernels.pointwise import run_chain
 
 # Steps of which there is a copy for each register of a tile; others are a loop over its pixels.
@@ -33,7 +33,7 @@ class PixelOutput:
     y: b.Buffer
     bias: b.Buffer
     others: tuple[b.Buffer, ...]
-    after: AfterConvolution
+    after: ChainEpilogue
 
     @property
     def is_plain(self) -> bool:
@@ -95,7 +95,7 @@ def pixel_output(
     sizes: tuple[int, int],
     lines: tuple[int, int],
     features: int,
-    after: AfterConvolution,
+    after: ChainEpilogue,
     sums: str = "float32",
 ) -> PixelOutput:
     """Declare the bias, the other operands and the result of images of some ``sizes``.

@@ -17,7 +17,7 @@ from maxtool.compiler.kernels.cpu import subroutines
 from maxtool.compiler.kernels.cpu.pixel_output import PixelOutput, as_lines, pixel_output
 from maxtool.compiler.kernels.cpu.winograd_tiles import WinogradTiles, winograd_tiles_of
 from maxtool.compiler.kernels.cpu.winograd_transforms import of_inputs, of_products
-from maxtool.compiler.kernels.kernel_options import AfterConvolution, Window
+from maxtool.compiler.kernels.kernel_options import ChainEpilogue, Window
 from maxtool.compiler.winograd import Winograd
 
 
@@ -198,7 +198,7 @@ def winograd_convolution(
     channels: int,
     features: int,
     outputs: int,
-    after: AfterConvolution,
+    after: ChainEpilogue,
 ) -> b.PrimFunc:
     """Build the convolution of images of known sizes in float32, by tiles of so many outputs.
 

@@ -10,10 +10,12 @@ from maxtool.compiler.kernels import requests as r
 from maxtool.compiler.kernels.cuda import gpu_requests as g
 from maxtool.compiler.kernels.cuda.attention import attention, dot_attention
 from maxtool.compiler.kernels.cuda.backend import CudaBackend
+from maxtool.compiler.kernels.cuda.depthwise import depthwise
 from maxtool.compiler.kernels.cuda.embedding import embedding
 from maxtool.compiler.kernels.cuda.expert_sort import expert_order
 from maxtool.compiler.kernels.cuda.experts import expert_linear
 from maxtool.compiler.kernels.cuda.fused_gemv import gated_linear, linears
+from maxtool.compiler.kernels.cuda.implicit_gemm import implicit_gemm
 from maxtool.compiler.kernels.cuda.linear import linear
 from maxtool.compiler.kernels.cuda.norm import chain_rms_norm, rms_norm
 from maxtool.compiler.kernels.cuda.rope import rope
@@ -29,6 +31,7 @@ KERNELS: tuple[Row, ...] = (
     row(g.AttentionJoin)(combine_splits),
     row(g.AttentionSplit)(split_kv_attention),
     row(g.AttentionStep)(attention_step),
+    row(g.Depthwise)(depthwise),
     row(r.Embedding)(embedding),
     row(g.ExpertOrder)(expert_order),
     row(g.Narrow)(narrow),
@@ -42,6 +45,7 @@ TILED: tuple[Row, ...] = (
     row_with(int, r.DotAttention)(dot_attention),
     row_with(int, g.ExpertLinear)(expert_linear),
     row_with(int, g.GatedLinear)(gated_linear),
+    row_with(int, g.ImplicitGemm)(implicit_gemm),
     row_with(int, g.Linear)(linear),
     row_with(int, g.Linears)(linears),
 )

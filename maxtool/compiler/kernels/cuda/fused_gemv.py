@@ -19,8 +19,8 @@ from maxtool.compiler.kernels.cuda.backend import REGISTERS
 from maxtool.compiler.kernels.cuda.gemv import Epilogue
 from maxtool.compiler.kernels.cuda.gemv_products import ChunkProduct, Float32, TensorCores
 from maxtool.compiler.kernels.cuda.matrix import Matrix
-from maxtool.compiler.kernels.cuda.product_output import Output
-from maxtool.compiler.kernels.kernel_options import ChainStep
+from maxtool.compiler.kernels.cuda.product_output import Operand, Output
+from maxtool.compiler.kernels.kernel_options import ChainStep, adding
 from maxtool.compiler.kernels.pointwise import run_chain
 
 # Multiplies the rows of a block by columns of some matrices, and calls an epilogue.
@@ -50,12 +50,13 @@ def linears(
             _weights(kernel, index, (n, x.terms), (weight_dtype, aligned, biases[index]))
             for index, n in enumerate(sizes)
         ]
-        more: list[b.Buffer | None] = [None] * len(sizes)
+        operands = [bias for _, bias in weights]
         if residual:
-            more[-1] = kernel.argument("residual", (x.rows, sizes[-1]))
+            more = kernel.argument("residual", (x.rows, sizes[-1]))
+            operands[-1] = (*operands[-1], Operand(more, is_row=False))
         outputs = [
-            Output(kernel.argument(f"y{index}", (x.rows, n)), x.rows, n, bias, more[index])
-            for index, (n, (_, bias)) in enumerate(zip(sizes, weights, strict=True))
+            Output(kernel.argument(f"y{index}", (x.rows, n)), x.rows, n, each, adding(len(each)))
+            for index, (n, each) in enumerate(zip(sizes, operands, strict=True))
         ]
 
         def block(multiply: Multiply, product: b.Expr) -> None:
@@ -94,12 +95,12 @@ def gated_linear(
             for index, bias in enumerate(biases)
         ]
         y = kernel.argument("y", (x.rows, n), b.STORAGE[out])
-        products = [Output(y, x.rows, n, bias) for _, bias in weights]
+        products = [Output(y, x.rows, n, bias, adding(len(bias))) for _, bias in weights]
 
         def epilogue(row: b.Expr, column: b.Expr, sums: Sequence[b.Expr]) -> None:
             with b.when(row < x.rows), b.when(column < n):
                 both = zip(products, sums, strict=True)
-                values = [b.let(one.with_bias(column, value)) for one, value in both]
+                values = [b.let(one.value(row, column, value)) for one, value in both]
                 b.store(y, b.to_storage(run_chain(REGISTERS, steps, values), out), (row, column))
 
         def block(multiply: Multiply, _product: b.Expr) -> None:
@@ -116,11 +117,13 @@ def _rows(kernel: b.Kernel, dtype: str, aligned: bool) -> Matrix:
 
 def _weights(
     kernel: b.Kernel, index: int, shape: tuple[b.Expr, b.Expr], options: tuple[str, bool, bool]
-) -> tuple[Matrix, b.Buffer | None]:
+) -> tuple[Matrix, tuple[Operand, ...]]:
     """The parameters of one product: its weights, and its bias if it has one."""
     dtype, aligned, bias = options
     w = Matrix.argument(kernel, f"w{index}", shape, dtype, aligned=aligned)
-    return w, kernel.argument(f"bias{index}", shape[:1]) if bias else None
+    if not bias:
+        return w, ()
+    return w, (Operand(kernel.argument(f"bias{index}", shape[:1]), is_row=True),)
 
 
 def _chosen(matrices: Sequence[Matrix], index: b.Expr) -> Matrix:

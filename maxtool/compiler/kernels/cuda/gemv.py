@@ -23,7 +23,7 @@ from tvm.tirx.script.builder import ir as T
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import vector_access as ln
 from maxtool.compiler.kernels.cuda.gemv_products import THREADS, WARPS, ChunkProduct, Read
-from maxtool.compiler.kernels.cuda.matrix import PIECE_BYTES, WORDS, Matrix
+from maxtool.compiler.kernels.cuda.matrix import PIECE_BYTES, WORDS, Pieces
 
 IN_FLIGHT = 64 << 10  # bytes of weights
 MEMORY = 112 << 10  # bytes of shared memory: two blocks in an SM of 227 KiB
@@ -64,8 +64,8 @@ def from_corner(corner: tuple[b.Expr, b.Expr], epilogue: Epilogue) -> Epilogue:
 
 def gemv_block(
     form: ChunkProduct,
-    x: Matrix,
-    weights: Sequence[Matrix],
+    x: Pieces,
+    weights: Sequence[Pieces],
     first: tuple[b.Expr, b.Expr],
     thread: b.Expr,
     epilogue: Epilogue,
@@ -78,10 +78,11 @@ def gemv_block(
     """
     warp, lane = b.let(thread // b.WARP), b.let(thread % b.WARP)
     pieces = form.pieces(lane)
-    sources = [_Source(x, x.inside(first[0] + row), offset) for row, offset in pieces.x]
+    row_of, columns_of = x.source(first[0]), [weight.source(first[1]) for weight in weights]
+    sources = [_Source(x, row_of(row), offset) for row, offset in pieces.x]
     sources += [
-        _Source(weight, weight.inside(first[1] + column), 0)
-        for weight in weights
+        _Source(weight, column_of(column), 0)
+        for weight, column_of in zip(weights, columns_of, strict=True)
         for column in pieces.columns
     ]
     sums = form.sums(len(weights))
@@ -99,7 +100,7 @@ def gemv_block(
 class _Source:
     """A row that a thread copies pieces of, and how far they are from its terms."""
 
-    matrix: Matrix
+    matrix: Pieces
     row: b.Expr
     offset: int
 

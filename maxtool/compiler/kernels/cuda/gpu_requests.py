@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from maxtool.compiler.kernels.cuda.attention_scores import Scores
-from maxtool.compiler.kernels.kernel_options import ChainStep
+from maxtool.compiler.kernels.kernel_options import AS_IT_IS, ChainEpilogue, ChainStep, Window
 from maxtool.compiler.kernels.requests import Attention, Request
 
 
@@ -52,6 +52,15 @@ class ChainRmsNorm(Request):
     out: str
 
 
+class Depthwise(Request):
+    """Convolution of each channel by itself; ``fours``: channels are a multiple of four."""
+
+    window: Window
+    dtype: str
+    fours: bool
+    after: ChainEpilogue
+
+
 class ExpertOrder(Request):
     """Rows sorted by the expert that was chosen for them."""
 
@@ -78,11 +87,10 @@ class ExpertLinear(Product):
 
 
 class Linear(Product):
-    """Product with a matrix, and what is added to it."""
+    """Product with a matrix, and what is done to it then."""
 
-    bias: bool = False
     batched: bool = False
-    residual: bool = False
+    after: ChainEpilogue = AS_IT_IS
 
 
 class FewProducts(Request):
@@ -106,6 +114,14 @@ class GatedLinear(FewProducts):
     biases: tuple[bool, bool]
     steps: tuple[ChainStep, ...]
     out: str
+
+
+class ImplicitGemm(Product):
+    """Convolution as such a product; of several groups, each is one."""
+
+    window: Window
+    grouped: bool
+    after: ChainEpilogue
 
 
 class Narrow(Request):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import gemv
 from maxtool.compiler.kernels.cuda.gemv_products import ChunkProduct, Float32, TensorCores
-from maxtool.compiler.kernels.cuda.matrix import Matrix
-from maxtool.compiler.kernels.cuda.product_output import Output, Part
+from maxtool.compiler.kernels.cuda.matrix import Matrix, Pieces
+from maxtool.compiler.kernels.cuda.product_output import Output, Part, declared
 from maxtool.compiler.kernels.cuda.tiles import ProductTile
 from maxtool.compiler.kernels.cuda.tiles_float32 import Float32Tile
+from maxtool.compiler.kernels.kernel_options import AS_IT_IS, ChainEpilogue
 
 Tile: TypeAlias = ProductTile | Float32Tile
 
@@ -43,36 +44,31 @@ WALKED = 16
 class Product:
     """The operands and the result of one product."""
 
-    x: Matrix  # the rows
-    w: Matrix  # the weights, in the type of the rows
+    x: Pieces  # the rows
+    w: Pieces  # the weights, in the type of the rows
     output: Output  # the result
-    batch: b.Expr  # how many there are of each; 1 without a batch
+    batch: b.Expr | None = None  # how many there are of each, where they are a batch or groups
 
     def of(self, index: b.Expr) -> Product:
         """One of a batch."""
-        if not self.x.at:
-            return self
-        at = (index,)
-        parts = replace(self.x, at=at), replace(self.w, at=at), replace(self.output, at=at)
-        return Product(*parts, self.batch)
+        return Product(self.x.of(index), self.w.of(index), self.output.of(index))
 
 
 def linear(
     shared_memory: int,
     weight_dtype: str,
-    bias: bool = False,
     batched: bool = False,
     *,
     aligned: bool,
     fours: bool,
     wide: bool,
-    residual: bool = False,
+    after: ChainEpilogue = AS_IT_IS,
 ) -> b.PrimFunc:
-    """Build ``y = x @ w.T (+ bias) (+ residual)``.
+    """Build ``y = x @ w.T``, and what is done to it then.
 
     Parameters of the kernel: x[rows, k], float32 for float32 weights and of their type otherwise,
-    w[n, k], bias[n] and residual[rows, n] float32 if asked for, y[rows, n] float32. In a batch, all
-    but the bias have another dimension before these, of as many matrices.
+    w[n, k], what ``after`` reads, each [n] or [rows, n], y[rows, n]. In a batch, all but what has
+    one dimension have another before these, of as many matrices.
     """
     suffix = "" if aligned else "_unaligned"
     with b.kernel(f"linear_{weight_dtype}{'_batch' if batched else ''}{suffix}") as kernel:
@@ -80,11 +76,11 @@ def linear(
         rows, n, k = kernel.dim("rows"), kernel.dim("n"), kernel.dim("k")
         x = Matrix.argument(kernel, "x", (*batch, rows, k), weight_dtype, aligned=aligned)
         w = Matrix.argument(kernel, "w", (*batch, n, k), weight_dtype, aligned=aligned)
-        added = kernel.argument("bias", (n,)) if bias else None
-        more = kernel.argument("residual", (*batch, rows, n)) if residual else None
-        y = kernel.argument("y", (*batch, rows, n))
-        output = Output(y, rows, n, added, more, fours=fours, at=x.at)
-        _choose(Product(x, w, output, prod(batch, start=b.integer(1))), wide, shared_memory)
+        operands = declared(kernel, (*batch, rows, n), after)
+        y = kernel.argument("y", (*batch, rows, n), b.STORAGE[after.out])
+        output = Output(y, rows, n, operands, after.steps, dtype=after.out, fours=fours, at=x.at)
+        product = Product(x, w, output, *batch)
+        _choose(product, wide, shared_memory)
     return kernel.function
 
 
@@ -99,7 +95,7 @@ def _choose(product: Product, wide: bool, shared_memory: int) -> None:
         b.either(
             rows <= FEW,
             lambda: _few(product, form, shared_memory),
-            lambda: _first_full(product, tiles),
+            lambda: first_full(product, tiles),
         )
 
     if is_float32:
@@ -115,29 +111,27 @@ def tiles_for(dtype: str, shared_memory: int) -> Sequence[Tile]:
     return [tile.within(shared_memory) for tile in TILES]
 
 
-def has_large_tiles(w: Matrix, output: Output, *, wide: bool) -> bool:
+def has_large_tiles(w: Pieces, output: Output, *, wide: bool) -> bool:
     """Return whether a product is worth the large tiles; whatever is rare has small ones only."""
     return wide and w.aligned and output.fours
 
 
-def _first_full(product: Product, tiles: Sequence[Tile]) -> None:
+def first_full(product: Product, tiles: Sequence[Tile]) -> None:
     """Launch the largest tiles of which there are enough, else the smallest."""
     tile, *smaller = tiles
     if not smaller:
         _tiled(product, tile)
         return
-    rows, columns = b.ceildiv(product.x.rows, tile.rows), b.ceildiv(product.w.rows, tile.columns)
     b.either(
-        rows * columns * product.batch >= FULL,
+        prod(_parts(product, tile)) >= FULL,
         lambda: _tiled(product, tile),
-        lambda: _first_full(product, smaller),
+        lambda: first_full(product, smaller),
     )
 
 
 def _tiled(product: Product, tile: Tile) -> None:
     def block(here: Product, corner: tuple[b.Expr, b.Expr], thread: b.Expr) -> None:
-        row, column = corner
-        sources = (lambda at: here.x.inside(row + at)), (lambda at: here.w.inside(column + at))
+        sources = here.x.source(corner[0]), here.w.source(corner[1])
         tile.multiply((here.x, here.w), sources, thread, _part(here.output, corner))
 
     _launch(product, tile, block)
@@ -158,14 +152,23 @@ def _launch(
     body: Callable[[Product, tuple[b.Expr, b.Expr], b.Expr], None],
 ) -> None:
     """A block for each part of the result of each product of the batch."""
+    rows, columns, *batch = _parts(product, form)
+    each = rows * columns
+    with b.launch([prod(batch, start=each)], form.threads, form.min_blocks_per_sm) as at:
+        block, thread = at
+        here, part = product, block
+        if batch:
+            index = b.index(b.block_quotient(block, each))
+            here, part = product.of(index), b.index(block - index * each)
+        row, column = _walk(part, rows, columns)
+        body(here, (b.index(row * form.rows), b.index(column * form.columns)), thread)
+
+
+def _parts(product: Product, form: Tile | ChunkProduct) -> list[b.Expr]:
+    """Parts of the rows, of the columns, and how many products have them where they are several."""
     rows = b.ceildiv(product.x.rows, form.rows)
     columns = b.ceildiv(product.w.rows, form.columns)
-    each = rows * columns
-    blocks = [product.batch * each]
-    with b.launch(blocks, form.threads, form.min_blocks_per_sm) as (block, thread):
-        at = b.index(b.block_quotient(block, each)) if product.x.at else b.integer(0)
-        row, column = _walk(b.index(block - at * each), rows, columns)
-        body(product.of(at), (b.index(row * form.rows), b.index(column * form.columns)), thread)
+    return [rows, columns] if product.batch is None else [rows, columns, product.batch]
 
 
 def _walk(index: b.Expr, rows: b.Expr, columns: b.Expr) -> tuple[b.Expr, b.Expr]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Self, TypeAlias
 
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
@@ -18,73 +20,75 @@ WORDS = PIECE_BYTES // 4
 # Values of a type in such a piece.
 PIECE = {"float32": 4, "float16": 8, "bfloat16": 8}
 
+# From a row of a tile, or a column, to the row of x or of the weights that is read for it.
+Source: TypeAlias = Callable[[b.Expr], b.Expr]
+
 MMA = {"float16": "mt_mma_f16", "bfloat16": "mt_mma_bf16"}
 
 
-@dataclass(frozen=True, slots=True)
-class Matrix:
-    """A matrix ``[rows, terms]`` whose rows are contiguous, one of a batch or by itself."""
+class Pieces(ABC):
+    """Rows that products read sixteen bytes at a time, whether or not they lie so in memory."""
 
-    buffer: b.Buffer  # ``[*batch, rows, terms]``
-    rows: b.Expr  # how many rows it has; not 0 where it is read
-    terms: b.Expr  # how long they are; not 0 where it is read either
+    __slots__ = ()
+
+    buffer: b.Buffer  # where they are
+    rows: b.Expr  # how many there are; not 0 where one is read
+    terms: b.Expr  # how long they are; not 0 where one is read either
     dtype: str  # float32, float16 or bfloat16 (passed as uint16 bits)
-    aligned: bool  # whether every row begins at a multiple of 16 bytes
-    at: tuple[b.Expr, ...] = ()  # which matrix of the batch it is
-    # Buffers that are read in the place of ``buffer`` where a condition holds.
-    others: tuple[tuple[b.Expr, b.Buffer], ...] = ()
-
-    @classmethod
-    def argument(
-        cls, kernel: b.Kernel, name: str, shape: Sequence[b.Expr], dtype: str, *, aligned: bool
-    ) -> Matrix:
-        """The next parameter of a kernel; of a batch it is the first matrix."""
-        *batch, rows, terms = shape
-        buffer = kernel.argument(name, shape, b.STORAGE[dtype])
-        return cls(buffer, rows, terms, dtype, aligned, (b.integer(0),) * len(batch))
+    aligned: bool  # whether every piece lies at a multiple of 16 bytes
 
     @property
     def piece(self) -> int:
         """Values in 16 bytes."""
         return PIECE[self.dtype]
 
-    def inside(self, row: b.Expr) -> b.Expr:
-        """``row``, or the last row in the place of one beyond: its result is not stored."""
-        return b.index(b.least(row, self.rows - 1))
+    @abstractmethod
+    def of(self, index: b.Expr) -> Self:
+        """One of a batch, or of the groups of a convolution."""
 
-    def place(self, row: b.Expr, k: b.Expr) -> tuple[b.Expr, ...]:
-        """The indices of an element."""
-        return (*self.at, row, k)
+    @abstractmethod
+    def source(self, first: b.Expr) -> Source:
+        """Return what gives, for a row of a part that begins at ``first``, what is read for it.
+
+        Of a row beyond the last one that is the last: its result is not stored.
+        """
+
+    @abstractmethod
+    def found(self, row: b.Expr, k: b.Expr, width: int) -> tuple[b.Expr, tuple[b.Expr, ...]]:
+        """Return whether ``width`` terms exist from ``k`` on, and where; anywhere if they do not.
+
+        All of them exist or none; ``row`` is what ``source`` gave.
+        """
 
     def fetch(self, row: b.Expr, k: b.Expr) -> list[b.Expr]:
         """A piece of float32 values of a row, in registers; beyond the last term it is 0.
 
-        There is such a row; its first term ``k`` is a multiple of ``piece``.
+        Its first term ``k`` is a multiple of ``piece``.
         """
         if not self.aligned:
             return [b.let(self._value(row, k + offset)) for offset in range(self.piece)]
-        start = b.index(b.least(k, self.terms - self.piece))
-        held = ln.read(self.buffer, self.place(row, start), self.piece, self.dtype)
-        return [T.Select(k < self.terms, held[one], T.float32(0)) for one in range(self.piece)]
+        exists, place = self.found(row, k, self.piece)
+        held = ln.read(self.buffer, place, self.piece, self.dtype)
+        return [T.Select(exists, held[one], T.float32(0)) for one in range(self.piece)]
 
     def copy(self, to: b.Buffer, target_index: Sequence[b.Index], row: b.Expr, k: b.Expr) -> None:
         """Start copying such a piece to words of shared memory, at a multiple of 16 bytes."""
         if self.aligned:
-            count = T.Select(k < self.terms, b.int32(PIECE_BYTES), b.int32(0))
-            source = self._address(row, b.least(k, self.terms - self.piece))
-            b.do(b.call("mt_cp_async_16", b.pointer(to, *target_index), source, count))
+            exists, place = self.found(row, k, self.piece)
+            count = T.Select(exists, b.int32(PIECE_BYTES), b.int32(0))
+            b.do(b.call("mt_cp_async_16", b.pointer(to, *target_index), self.address(place), count))
             return
         *outer, last = target_index
         with T.unroll(b.int32(WORDS)) as word:
             b.store(to, self._word(row, k, word), (*outer, last + word))
 
-    def _address(self, row: b.Expr, k: b.Expr) -> b.Expr:
-        offsets = self.place(row, k)
-        address = b.pointer(self.buffer, *offsets)
-        for condition, other in self.others:
-            arguments = condition, b.pointer(other, *offsets), address
-            address = b.call("mt_either", *arguments, returns="handle")
-        return address
+    def address(self, place: tuple[b.Expr, ...]) -> b.Expr:
+        """The address of an element."""
+        return b.pointer(self.buffer, *place)
+
+    def load(self, place: tuple[b.Expr, ...]) -> b.Expr:
+        """An element that exists, as it is stored."""
+        return self.buffer[place]
 
     def _word(self, row: b.Expr, k: b.Expr, word: b.Expr) -> b.Expr:
         """32 bits of a piece, a value at a time."""
@@ -99,8 +103,59 @@ class Matrix:
         return T.Cast("uint32", bits)
 
     def _value(self, row: b.Expr, k: b.Expr) -> b.Expr:
-        offsets, zero = self.place(row, k), tirx.const(0, b.STORAGE[self.dtype])
-        value = self.buffer[offsets]
+        exists, place = self.found(row, k, 1)
+        return T.if_then_else(exists, self.load(place), tirx.const(0, b.STORAGE[self.dtype]))
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix(Pieces):
+    """A matrix ``[rows, terms]`` whose rows are contiguous, one of a batch or by itself."""
+
+    buffer: b.Buffer  # ``[*batch, rows, terms]``
+    rows: b.Expr
+    terms: b.Expr
+    dtype: str
+    aligned: bool
+    at: tuple[b.Expr, ...] = ()  # which matrix of the batch it is
+    # Buffers that are read in the place of ``buffer`` where a condition holds.
+    others: tuple[tuple[b.Expr, b.Buffer], ...] = ()
+
+    @classmethod
+    def argument(
+        cls, kernel: b.Kernel, name: str, shape: Sequence[b.Expr], dtype: str, *, aligned: bool
+    ) -> Matrix:
+        """The next parameter of a kernel; of a batch it is the first matrix."""
+        *batch, rows, terms = shape
+        buffer = kernel.argument(name, shape, b.STORAGE[dtype])
+        return cls(buffer, rows, terms, dtype, aligned, (b.integer(0),) * len(batch))
+
+    def of(self, index: b.Expr) -> Matrix:
+        """One of a batch."""
+        return replace(self, at=(index,))
+
+    def inside(self, row: b.Expr) -> b.Expr:
+        """``row``, or the last row in the place of one beyond."""
+        return b.index(b.least(row, self.rows - 1))
+
+    def source(self, first: b.Expr) -> Source:
+        """Return what gives the row of the matrix for one of a part."""
+        return lambda at: self.inside(first + at)
+
+    def found(self, row: b.Expr, k: b.Expr, width: int) -> tuple[b.Expr, tuple[b.Expr, ...]]:
+        """Return whether such terms exist, and where; else the last ones."""
+        return k < self.terms, (*self.at, row, b.index(b.least(k, self.terms - width)))
+
+    def address(self, place: tuple[b.Expr, ...]) -> b.Expr:
+        """The address of an element of the buffer that is read."""
+        address = b.pointer(self.buffer, *place)
         for condition, other in self.others:
-            value = T.if_then_else(condition, other[offsets], value)
-        return T.if_then_else(k < self.terms, value, zero)
+            arguments = condition, b.pointer(other, *place), address
+            address = b.call("mt_either", *arguments, returns="handle")
+        return address
+
+    def load(self, place: tuple[b.Expr, ...]) -> b.Expr:
+        """An element of the buffer that is read, which exists."""
+        value = self.buffer[place]
+        for condition, other in self.others:
+            value = T.if_then_else(condition, other[place], value)
+        return value

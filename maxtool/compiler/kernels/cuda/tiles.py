@@ -12,15 +12,13 @@ Each k16 step of a 64 x 64 warp tile is 8 ldmatrix for 32 mma: 4 KiB read from s
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import vector_access as ln
-from maxtool.compiler.kernels.cuda.matrix import MMA, WORDS, Matrix
+from maxtool.compiler.kernels.cuda.matrix import MMA, WORDS, Pieces, Source
 from maxtool.compiler.kernels.cuda.product_output import Part
 from maxtool.compiler.kernels.cuda.tile_epilogue import TileSums
 
@@ -28,9 +26,6 @@ DEPTH = 64  # terms of a stage
 PIECES = 8  # in a row of a stage
 STEP = 16  # terms of an mma
 STEPS = DEPTH // STEP
-
-# From a row of a tile, or a column, to the row of x or of the weights that is read for it.
-Source: TypeAlias = Callable[[b.Expr], b.Expr]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +65,7 @@ class ProductTile:
 
     def multiply(
         self,
-        operands: tuple[Matrix, Matrix],
+        operands: tuple[Pieces, Pieces],
         sources: tuple[Source, Source],
         thread: b.Expr,
         part: Part,
@@ -95,7 +90,7 @@ class ProductTile:
 class _Staged:
     """One operand: where it comes from, and its stages in shared memory."""
 
-    matrix: Matrix  # where it comes from
+    matrix: Pieces  # where it comes from
     source: Source  # from a row of the tile to the one that is read for it
     each: int  # rows that are copied at the same time
     # What ``source`` is for every row that this thread copies, if the rows are aligned. Else copies
@@ -139,7 +134,7 @@ class _Staged:
 
 def _staged(
     tile: ProductTile,
-    matrix: Matrix,
+    matrix: Pieces,
     source: Source,
     corner: tuple[b.Buffer, int, int],
     thread: b.Expr,

@@ -7,15 +7,14 @@ neighbouring rows at once; the next stage waits in registers while this one is m
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cuda import builder as b
 from maxtool.compiler.kernels.cuda import vector_access as ln
-from maxtool.compiler.kernels.cuda.matrix import Matrix
+from maxtool.compiler.kernels.cuda.matrix import Pieces, Source
 from maxtool.compiler.kernels.cuda.product_output import Part
 
 DEPTH = 16  # terms of a stage
@@ -23,8 +22,6 @@ PIECES = DEPTH // 4  # in a row of a stage
 GRID = 16  # threads along each side of the tile
 THREADS = GRID * GRID
 PAD = 4  # values after each row of shared memory: writes meet two banks of four in the same one
-
-Sources: TypeAlias = tuple[Callable[[b.Expr], b.Expr], Callable[[b.Expr], b.Expr]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +43,11 @@ class Float32Tile:
         return self.side
 
     def multiply(
-        self, operands: tuple[Matrix, Matrix], sources: Sources, thread: b.Expr, part: Part
+        self,
+        operands: tuple[Pieces, Pieces],
+        sources: tuple[Source, Source],
+        thread: b.Expr,
+        part: Part,
     ) -> None:
         """Emit what one block does; as :meth:`ProductTile.multiply`, in float32."""
         size = self.side
@@ -78,7 +79,7 @@ class Float32Tile:
 class _Staged:
     """One operand: where it comes from, the next stage in registers, two in shared memory."""
 
-    matrix: Matrix  # where it comes from
+    matrix: Pieces  # where it comes from
     sources: list[b.Expr]  # the rows that this thread copies a piece of
     held: b.Buffer  # ``[len(sources) * 4]``
     memory: b.Buffer  # ``[2, DEPTH, rows + PAD]``
@@ -101,9 +102,7 @@ class _Staged:
                 b.store(self.memory, self.held[4 * index + element], target_index)
 
 
-def _staged(
-    size: int, matrix: Matrix, source: Callable[[b.Expr], b.Expr], thread: b.Expr
-) -> _Staged:
+def _staged(size: int, matrix: Pieces, source: Source, thread: b.Expr) -> _Staged:
     each = THREADS // PIECES
     sources = [
         b.index(source(T.Cast("int64", thread // PIECES + start))) for start in range(0, size, each)

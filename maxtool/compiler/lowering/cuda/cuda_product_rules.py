@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from maxtool.compiler.fusion.linear_fusions import has_kernel
-from maxtool.compiler.fusion.product_fusions import added, is_one_token
+from maxtool.compiler.fusion.product_fusions import is_one_token
 from maxtool.compiler.kernels.cuda import gpu_requests as requests
 from maxtool.compiler.kernels.cuda.matrix import PIECE
 from maxtool.compiler.kernels.cuda.product_output import FOUR
-from maxtool.compiler.kernels.kernel_options import ChainStep
+from maxtool.compiler.kernels.kernel_options import ChainEpilogue, ChainStep, adding
 from maxtool.compiler.kernels.requests import Embedding
 from maxtool.compiler.lowering.cast_rules import converted
 from maxtool.compiler.lowering.function_lowering import Expr, FunctionLowering, Rule
@@ -29,7 +29,9 @@ def _linear(function: FunctionLowering, node: Node) -> None:
         RULES["linear"](function, node)
         return
     operands = [_rows_of(function, x, weight.dtype), function.get(weight)]
-    request = requests.Linear(**vars(_product_of(weight.dtype, *weight.shape)), **added(node))
+    columns = tuple(tensor.rank == 1 for tensor in more)
+    after = ChainEpilogue(columns, adding(len(more)))
+    request = requests.Linear(**vars(product_of(weight.dtype, *weight.shape)), after=after)
     operands += [_float32_of(function, tensor) for tensor in more]
     value = function.kernel(request, operands, function.flat_sizes(result.shape))
     function.set_flat(result, converted(function, value, DType.float32, x.dtype))
@@ -49,7 +51,7 @@ def _matmul(function: FunctionLowering, node: Node) -> None:
         return
     batched = y.rank > 2
     columns, (n, k) = _transposed(function, y, already=node.attributes.get("transposed", False))
-    request = requests.Linear(**vars(_product_of(y.dtype, n, k)), batched=batched)
+    request = requests.Linear(**vars(product_of(y.dtype, n, k)), batched=batched)
     operands = [_rows_of(function, x, y.dtype), columns]
     sizes = function.flat_sizes(result.shape)
     if batched:
@@ -76,7 +78,7 @@ def _transposed(
     return value, (second, first)
 
 
-def _product_of(dtype: DType, n: Dim, k: Dim) -> requests.Product:
+def product_of(dtype: DType, n: Dim, k: Dim) -> requests.Product:
     """Return what the kernel of any product may rely on, of what is known of its sizes now."""
     return requests.Product(
         weight_dtype=dtype.value,
@@ -137,7 +139,7 @@ def _few(function: FunctionLowering, node: Node) -> tuple[requests.FewProducts, 
     x, weight = node.inputs[:2]
     products = requests.FewProducts(
         weight_dtype=weight.dtype.value,
-        aligned=_product_of(weight.dtype, *weight.shape).aligned,
+        aligned=product_of(weight.dtype, *weight.shape).aligned,
         rounds=weight.dtype is not DType.float32 and not function.is_narrow(x, weight.dtype),
     )
     # A bias has one dimension, and x, so also a residual, more than two.
@@ -156,7 +158,7 @@ def _expert_linear(function: FunctionLowering, node: Node) -> None:
     count = function.count(chosen.shape)
     choices = function.reshaped(function.any(chosen), [count])
     few = is_one_token(chosen.shape)
-    request = requests.ExpertLinear(**vars(_product_of(weight.dtype, n, k)), few=few)
+    request = requests.ExpertLinear(**vars(product_of(weight.dtype, n, k)), few=few)
     order = [] if few else _order(function, chosen, choices, int(experts))
     operands = [_rows_of(function, x, weight.dtype), function.get(weight), choices, *order]
     sizes = function.flat_sizes(result.shape)
