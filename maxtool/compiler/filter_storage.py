@@ -12,7 +12,7 @@ from maxtool.compiler.cpu_target import CpuTarget
 from maxtool.compiler.fusion.convolution_fusions import INTEGER_DIRECT, OF_EACH_CHANNEL, SPECIAL
 from maxtool.compiler.image_geometry import image_window
 from maxtool.compiler.kernels.cpu.byte_dot import GROUP, byte_tiles, groups, runs
-from maxtool.compiler.kernels.cpu.convolution_tiles import tiles_of
+from maxtool.compiler.kernels.cpu.convolution_tiles import joined_groups, tiles_of
 from maxtool.compiler.kernels.cpu.winograd_tiles import that_pay
 from maxtool.compiler.packing import pack_linear, packed_shape
 from maxtool.compiler.targets import Target
@@ -63,6 +63,66 @@ class FilterForm:
             stored = stored.swapaxes(1, 2).reshape(-1, terms)[: ordered[0]]
         back = np.argsort(self.order)
         return np.ascontiguousarray(stored.reshape(ordered).transpose(back))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedFilterForm(FilterForm):
+    """A filter of groups, each in blocks of its own: ``[groups * blocks, terms, block]``.
+
+    Attributes:
+        given: How many groups the filter has.
+        groups: How many it is stored as. Where these are fewer, each has the channels of several,
+            and zeros for those of another than a feature's own.
+    """
+
+    given: int = 1
+    groups: int = 1
+
+    def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the stored filter."""
+        features, terms = self._matrix(shape)
+        blocks, *sizes = packed_shape(features, terms, self.block or 1)
+        return self.groups * blocks, *sizes
+
+    def store(self, values: Array) -> Array:
+        """Return a filter as it is stored, aligned."""
+        features, terms = self._matrix(values.shape)
+        parts = self._parts(values.transpose(self.order))
+        own = np.zeros((*parts.shape[:4], self._together, parts.shape[4]), values.dtype)
+        for index in range(self._together):
+            own[:, index, :, :, index] = parts[:, index]
+        laid = aligned(self.shape(values.shape), values.dtype, np.empty)
+        for matrix, out in zip(own, np.split(laid, self.groups), strict=True):
+            pack_linear(matrix.reshape(features, terms), self.block or 1, out=out)
+        return laid
+
+    def restore(self, stored: Array, shape: tuple[int, ...]) -> Array:
+        """Return a filter of a shape from what is stored."""
+        features, terms = self._matrix(shape)
+        ordered = np.empty([shape[axis] for axis in self.order], stored.dtype)
+        parts = self._parts(ordered)
+        blocks = stored.reshape(self.groups, -1, terms, self.block or 1).swapaxes(2, 3)
+        own = blocks.reshape(self.groups, -1, terms)[:, :features].reshape(
+            *parts.shape[:4], self._together, parts.shape[4]
+        )
+        for index in range(self._together):
+            parts[:, index] = own[:, index, :, :, index]
+        return np.ascontiguousarray(ordered.transpose(np.argsort(self.order)))
+
+    @property
+    def _together(self) -> int:
+        """Groups of the filter that one stored group has."""
+        return self.given // self.groups
+
+    def _matrix(self, shape: tuple[int, ...]) -> tuple[int, int]:
+        """Features of a stored group, and terms of each."""
+        features, *terms = (shape[axis] for axis in self.order)
+        return features // self.groups, prod(terms) * self._together
+
+    def _parts(self, ordered: Array) -> Array:
+        """A view ``[groups, groups of each, features, places, channels]`` of features first."""
+        features, *_, inner = ordered.shape
+        return ordered.reshape(self.groups, self._together, features // self.given, -1, inner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +238,11 @@ def filter_forms(node: Node, target: Target) -> tuple[FilterForm, ...]:
         block = byte_tiles(target, window, image, channels, features).block
         return (IntegerFilterForm(turned, block, runs(window, channels)[0]),)
     sizes = target.tile, window, image, channels, features
+    given = node.attributes["groups"]
+    if given > 1:
+        groups = joined_groups(target.tile, features, given)
+        block = tiles_of(*sizes, groups=groups).block
+        return (GroupedFilterForm(turned, block, given, groups),)
     batch = node.inputs[0].shape[0]
     images = int(batch) if batch.is_static else 1
     transformed = (

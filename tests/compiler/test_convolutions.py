@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from maxtool.compiler.filter_storage import FilterForm, WinogradFilterForm
+from maxtool.compiler.filter_storage import FilterForm, GroupedFilterForm, WinogradFilterForm
 from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.compiler.placement import Placement
 from maxtool.compiler.rewriting import rewrite
@@ -198,6 +200,61 @@ def test_depthwise(channels: int, taps: tuple[int, int], window: dict[str, Any])
         return ops.silu(ops.conv2d(x, f, groups=channels, **window))
 
     compared(call, ("n", 9, 22, channels), **weights)
+
+
+# Groups, and channels and features of each; with many features they have blocks of their own.
+GROUPS = [(2, 12, 70), (8, 4, 4), (9, 1, 2), (3, 5, 7), (4, 40, 1), (12, 3, 20)]
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize(("groups", "inner", "outer"), GROUPS)
+@pytest.mark.parametrize(
+    ("taps", "window"),
+    [
+        ((3, 3), {"padding": 1}),
+        ((1, 1), {}),
+        ((2, 3), {"dilation": (2, 1), "padding": (1, 1, 0, 2), "stride": (1, 2)}),
+    ],
+)
+def test_groups(
+    groups: int, inner: int, outer: int, taps: tuple[int, int], window: dict[str, Any]
+) -> None:
+    weights = {"f": drawn(*taps, inner, groups * outer), "bias": drawn(groups * outer)}
+
+    def call(x: Tensor, f: Tensor, bias: Tensor) -> Tensor:
+        return ops.gelu(ops.conv2d(x, f, bias=bias, groups=groups, **window))
+
+    assert isinstance(
+        forms(traced(call, ["n", 7, 9, groups * inner], **weights))["f"], GroupedFilterForm
+    )
+    compared(call, ("n", 7, 9, groups * inner), **weights)
+
+
+@given(
+    st.sampled_from([1, 2, 3, 6]),
+    st.sampled_from([1, 2]),
+    st.integers(1, 5),
+    st.integers(1, 20),
+    st.sampled_from([8, 24]),
+)
+def test_filters_of_groups_are_had_back(
+    groups: int, together: int, inner: int, outer: int, block: int
+) -> None:
+    given, order = groups * together, (3, 0, 1, 2)
+    form = GroupedFilterForm(order, block, given, groups)
+    values = drawn(2, 3, inner, given * outer)
+    stored = form.store(values)
+    assert stored.shape == form.shape(values.shape)
+    np.testing.assert_array_equal(form.restore(stored, values.shape), values)
+
+
+def test_groups_of_a_line() -> None:
+    weights = {"f": drawn(5, 6, 36)}
+
+    def call(x: Tensor, f: Tensor) -> Tensor:
+        return ops.relu(ops.conv1d(x, f, groups=3, padding=2))
+
+    compared(call, ("n", 30, 18), **weights)
 
 
 def test_a_line() -> None:

@@ -44,9 +44,9 @@ def _name_on_cpus(node: Node) -> str | None:
     if x.dtype not in _NAMES or x.rank > 4 or not known or 0 in node.outputs[0].shape[1:]:
         return None
     direct, depthwise = _NAMES[x.dtype]
-    if groups == 1:
-        return direct
-    return depthwise if groups == channels == x.shape[-1] else None
+    if groups == channels == x.shape[-1]:
+        return direct if groups == 1 else depthwise
+    return direct if groups == 1 or direct == DIRECT else None
 
 
 def _name_on_gpus(node: Node) -> str | None:

@@ -51,6 +51,8 @@ def _scaled(match: Match) -> Node | None:
         return None
     if [*gate.shape] != [x.shape[0], 1, 1, x.shape[-1]]:
         return None
+    if node.attributes["groups"] > 1:
+        return None
     order = node.attributes["order"]
     window = [node.inputs[1].shape[axis] for axis in order[:-2]]
     if any(size != 1 for size in window) or any(node.attributes["padding"]):

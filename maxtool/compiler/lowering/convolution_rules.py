@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from maxtool.compiler.filter_storage import FilterForm, WinogradFilterForm, filter_forms
+from maxtool.compiler.filter_storage import (
+    FilterForm,
+    GroupedFilterForm,
+    WinogradFilterForm,
+    filter_forms,
+)
 from maxtool.compiler.fusion.convolution_fusions import INTEGER_DIRECT, OF_EACH_CHANNEL, SPECIAL
 from maxtool.compiler.image_geometry import filter_window, image_window
 from maxtool.compiler.kernels.cpu.cpu_requests import (
@@ -96,6 +101,7 @@ def _request(node: Node, form: FilterForm, after: ChainEpilogue) -> Request:
         image=sizes,
         channels=channels,
         features=features,
+        groups=form.groups if isinstance(form, GroupedFilterForm) else 1,
         scaled=len(node.inputs) == 4,
         after=after,
     )

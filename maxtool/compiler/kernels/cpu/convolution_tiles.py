@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from math import gcd, prod
 
 from maxtool.compiler.cpu_target import RegisterTile
 from maxtool.compiler.kernels.kernel_options import Window
@@ -38,6 +39,7 @@ class ImageTiles:
         block: Features that are summed side by side.
         most: Pixels of a tile, at most.
         size_in_bytes: Bytes of an element of the image.
+        groups: Parts of the channels, each convolved for itself.
     """
 
     window: Window
@@ -46,6 +48,12 @@ class ImageTiles:
     block: int
     most: int
     size_in_bytes: int = 4
+    groups: int = 1
+
+    @property
+    def inner(self) -> int:
+        """Channels of a group."""
+        return self.channels // self.groups
 
     @cached_property
     def is_product(self) -> bool:
@@ -113,8 +121,13 @@ class ImageTiles:
     @property
     def is_crowded(self) -> bool:
         """Return whether pixels of a tile share places in the first cache that are too few."""
+        return prod(self.size) > self.places
+
+    @property
+    def places(self) -> int:
+        """Pixels of a row that find a place in the first cache, where lines share some."""
         distance = self.window.stride[1] * self.channels * self.size_in_bytes
-        return distance % SAME_SET == 0 and self.size[1] > WAYS
+        return WAYS * SAME_SET // gcd(distance, SAME_SET)
 
     def chunks(self, blocks: int) -> int:
         """Return how many parts an image has, each of some tiles, for so many feature blocks."""
@@ -131,6 +144,7 @@ def tiles_of(
     channels: int,
     features: int,
     size_in_bytes: int = 4,
+    groups: int = 1,
 ) -> ImageTiles:
     """Return the tiles for so many features: of neighbours that do not crowd each other out.
 
@@ -138,11 +152,26 @@ def tiles_of(
     """
 
     def tiles(best: int) -> ImageTiles:
-        vectors, most = vectors_of(tile, features, best)
-        return ImageTiles(window, image, channels, vectors * tile.width, most, size_in_bytes)
+        vectors, most = vectors_of(tile, features // groups, best)
+        block = vectors * tile.width
+        return ImageTiles(window, image, channels, block, most, size_in_bytes, groups)
 
     usual = tiles(TALL)
-    return tiles(LOW) if usual.is_crowded else usual
+    if not usual.is_crowded:
+        return usual
+    low = tiles(LOW)
+    return replace(low, most=min(low.most, low.places))
+
+
+def joined_groups(tile: RegisterTile, features: int, groups: int) -> int:
+    """Return in how many groups a convolution of several is computed.
+
+    Groups of fewer features than a vector has are taken together as one, with zeros in its filter:
+    their terms take as long for each of them as for all.
+    """
+    each = features // groups
+    together = (n for n in range(1, groups + 1) if groups % n == 0 and n * each >= tile.width)
+    return groups // next(together, groups)
 
 
 def vectors_of(tile: RegisterTile, features: int, best: int = TALL) -> tuple[int, int]:

@@ -49,6 +49,7 @@ class DirectConvolution(Request):
     image: tuple[int, int]
     channels: int
     features: int
+    groups: int  # of both
     scaled: bool  # whether each channel of an image has a factor; of single pixels alone
     after: ChainEpilogue
 

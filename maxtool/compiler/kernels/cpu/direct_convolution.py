@@ -35,9 +35,11 @@ class FloatTiles(TiledConvolution):
         rows, columns = window.size
         stride, dilation = window.stride, window.dilation
         top = b.index(start[0] * stride[0])
-        left = b.index(start[1] * (stride[1] * channels))
+        group, _ = self.placed(block)
+        left = b.index(start[1] * (stride[1] * channels) + group * self.tiles.inner)
         # Neighbouring columns of a window are neighbours in memory unless it is dilated.
-        outer, inner = (columns, channels) if dilation[1] > 1 else (1, columns * channels)
+        apart = dilation[1] > 1 or self.tiles.groups > 1
+        outer, inner = (columns, self.tiles.inner) if apart else (1, columns * channels)
         with T.serial(b.integer(rows)) as r, T.serial(b.integer(outer)) as s:
             source = b.index(top + r * dilation[0])
             first = b.index(left + s * (dilation[1] * channels))
@@ -74,21 +76,23 @@ def direct_convolution(
     image: tuple[int, int],
     channels: int,
     features: int,
+    groups: int,
     scaled: bool,
     after: ChainEpilogue,
 ) -> b.PrimFunc:
     """Build the convolution of images of known sizes in float32.
 
     Parameters of the kernel: x[batch, rows, columns, channels], w[blocks, terms, block] (see
-    ``tiles_of``), factors[batch, 1, 1, channels] if the input is ``scaled``, and what
+    ``tiles_of``) of all groups, factors[batch, 1, 1, channels] if the input is ``scaled``, and what
     ``pixel_output`` declares.
     """
-    tiles = tiles_of(tile, window, image, channels, features)
+    tiles = tiles_of(tile, window, image, channels, features, groups=groups)
     with b.kernel("_".join(("convolution", *(step.op for step in after.steps)))) as kernel:
         batch = kernel.dim("batch")
         x = kernel.argument("x", (batch, *image, channels))
-        terms = window.size[0] * window.size[1] * channels
-        w = kernel.argument("w", (-(-features // tiles.block), terms, tiles.block))
+        terms = window.size[0] * window.size[1] * tiles.inner
+        blocks = groups * -(-features // groups // tiles.block)
+        w = kernel.argument("w", (blocks, terms, tiles.block))
         shape = (batch, 1, 1, channels)
         factors = kernel.argument("factors", shape) if scaled else None
         output = pixel_output(kernel, batch, tiles.whole, tiles.output, features, after)

@@ -38,8 +38,22 @@ class TiledConvolution(ABC):
 
     @property
     def blocks(self) -> int:
-        """Blocks of features."""
-        return -(-self.features // self.tiles.block)
+        """Blocks of features of all groups."""
+        return self.tiles.groups * self._blocks
+
+    @property
+    def _features(self) -> int:
+        """Features of a group."""
+        return self.features // self.tiles.groups
+
+    @property
+    def _blocks(self) -> int:
+        """Blocks of the features of a group."""
+        return -(-self._features // self.tiles.block)
+
+    def placed(self, block: b.Expr) -> tuple[b.Index, b.Expr]:
+        """Return the group of a block, and its number there."""
+        return (0, block) if self.tiles.groups == 1 else _divided(block, self._blocks)
 
     @property
     def pixels(self) -> int:
@@ -76,11 +90,12 @@ class TiledConvolution(ABC):
 
     def _tile(self, image: b.Expr, start: list[b.Expr], block: b.Expr, part: Part) -> None:
         wide = self.tiles.size[1]
-        rest = self.features % self.tiles.block
+        rest = self._features % self.tiles.block
+        group, number = self.placed(block)
+        first = b.integer(group) * self._features + number * self.tiles.block
 
         def place(p: b.Index) -> tuple[b.Indices, b.Expr]:
             i, j = (p // wide, p % wide) if isinstance(p, int) else _divided(p, wide)
-            first = block * self.tiles.block
             return (image, start[0] + i, (start[1] + j) * self.features + first), first
 
         self.output.fetch(self.pixels, self.tiles.block, place)
@@ -90,7 +105,7 @@ class TiledConvolution(ABC):
             self.output.store_tile(registers, b.widths(count, self.lanes), place)
 
         if rest:
-            is_last = block == self.blocks - 1
+            is_last = number == self._blocks - 1
             b.either(is_last, lambda: store(rest), lambda: store(self.tiles.block))
         else:
             store(self.tiles.block)
