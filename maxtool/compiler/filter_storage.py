@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
@@ -9,8 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from maxtool.compiler.cpu_target import CpuTarget
-from maxtool.compiler.fusion.convolution_fusions import INTEGER_DIRECT, OF_EACH_CHANNEL, SPECIAL
-from maxtool.compiler.image_geometry import image_window
+from maxtool.compiler.fusion.convolution_fusions import (
+    INTEGER_DIRECT,
+    OF_EACH_CHANNEL,
+    PHASED,
+    SPECIAL,
+)
+from maxtool.compiler.image_geometry import image_window, phases_of
 from maxtool.compiler.kernels.cpu.byte_dot import GROUP, byte_tiles, groups, runs
 from maxtool.compiler.kernels.cpu.convolution_tiles import joined_groups, tiles_of
 from maxtool.compiler.kernels.cpu.winograd_tiles import that_pay
@@ -126,6 +132,76 @@ class GroupedFilterForm(FilterForm):
 
 
 @dataclass(frozen=True, slots=True)
+class PhasedFilterForm(FilterForm):
+    """A filter of a transposed convolution: ``[phases * blocks, terms, block]``.
+
+    Each phase has every ``stride``-th row and column of it, turned around, at the end of a window
+    that has as many for all phases.
+
+    Attributes:
+        stride: Rows and columns from a pixel of the result to the next one of its phase.
+    """
+
+    stride: tuple[int, int] = (1, 1)
+
+    def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the stored filter."""
+        features, *sizes, channels = self._sizes(shape)
+        terms = prod(-(-size // step) for size, step in zip(sizes, self.stride, strict=True))
+        blocks, *packed = packed_shape(features, terms * channels, self.block or 1)
+        return prod(self.stride) * blocks, *packed
+
+    def store(self, values: Array) -> Array:
+        """Return a filter as it is stored, aligned."""
+        ordered = values.transpose(self.order).reshape(self._sizes(values.shape))
+        laid = aligned(self.shape(values.shape), values.dtype, np.empty)
+        own = np.zeros((*self._phase(ordered),), values.dtype)
+        for phase, out in zip(self._phases, np.split(laid, prod(self.stride)), strict=True):
+            own[:] = 0
+            self._of(own, phase, ordered)[:] = self._given(ordered, phase)
+            pack_linear(own.reshape(len(own), -1), self.block or 1, out=out)
+        return laid
+
+    def restore(self, stored: Array, shape: tuple[int, ...]) -> Array:
+        """Return a filter of a shape from what is stored."""
+        ordered = np.empty(self._sizes(shape), stored.dtype)
+        features, *window = self._phase(ordered)
+        for phase, part in zip(self._phases, np.split(stored, prod(self.stride)), strict=True):
+            rows = part.swapaxes(1, 2).reshape(-1, prod(window))[:features]
+            own = rows.reshape(features, *window)
+            self._given(ordered, phase)[:] = self._of(own, phase, ordered)
+        given = ordered.reshape([shape[axis] for axis in self.order])
+        return np.ascontiguousarray(given.transpose(np.argsort(self.order)))
+
+    @property
+    def _phases(self) -> Iterator[tuple[int, ...]]:
+        return np.ndindex(*self.stride)
+
+    def _sizes(self, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
+        """Features, rows, columns and channels; a line has one row."""
+        features, *sizes, channels = (shape[axis] for axis in self.order)
+        rows, columns = sizes if len(sizes) > 1 else (1, *sizes)
+        return features, rows, columns, channels
+
+    def _phase(self, ordered: Array) -> tuple[int, int, int, int]:
+        """The same of a phase."""
+        features, rows, columns, channels = ordered.shape
+        down, across = self.stride
+        return features, -(-rows // down), -(-columns // across), channels
+
+    def _given(self, ordered: Array, phase: tuple[int, ...]) -> Array:
+        """A view of what a phase has of a filter, turned around."""
+        down, across = self.stride
+        return ordered[:, phase[0] :: down, phase[1] :: across][:, ::-1, ::-1]
+
+    def _of(self, own: Array, phase: tuple[int, ...], ordered: Array) -> Array:
+        """A view of the same in the window of a phase: its end."""
+        _, rows, columns, _ = self._given(ordered, phase).shape
+        _, down, across, _ = own.shape
+        return own[:, down - rows :, across - columns :]
+
+
+@dataclass(frozen=True, slots=True)
 class IntegerFilterForm(FilterForm):
     """A filter of bytes in groups of terms, which begin anew in each run of neighbours.
 
@@ -233,6 +309,10 @@ def filter_forms(node: Node, target: Target) -> tuple[FilterForm, ...]:
     if not isinstance(target, CpuTarget):
         return (FilterForm(turned, None),)
     features, channels = int(node.outputs[0].shape[-1]), int(node.inputs[0].shape[-1])
+    if node.op == PHASED:
+        window, image, phases = phases_of(node)
+        tiles = tiles_of(target.tile, window, image, channels, features, phases=phases)
+        return (PhasedFilterForm(turned, tiles.block, phases.stride),)
     window, image = image_window(node)
     if node.op == INTEGER_DIRECT:
         block = byte_tiles(target, window, image, channels, features).block

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maxtool.compiler.kernels.kernel_options import Window
+from maxtool.compiler.kernels.kernel_options import Phases, Window
 from maxtool.graph import Node
 
 
@@ -33,3 +33,32 @@ def image_window(node: Node) -> tuple[Window, tuple[int, int]]:
         return as_row(window), (1, *sizes)
     rows, columns = sizes
     return window, (rows, columns)
+
+
+def phases_of(node: Node) -> tuple[Window, tuple[int, int], Phases]:
+    """Return a transposed convolution as phases: their window, the image's sizes, and the phases.
+
+    A row ``q * stride + phase`` of what is cropped is the sum over ``j`` of row ``q - j`` of the
+    image times row ``phase + stride * j`` of the filter.
+    """
+    window, image = image_window(node)
+    result = node.outputs[0].shape[1:-1].static()
+    axes = list(zip(window.size, window.stride, window.before, image, strict=True))
+    sizes = (1, *result) if len(result) == 1 else result
+    parts = [_phases(*axis, size) for axis, size in zip(axes, sizes, strict=True)]
+    taps, before, after, cropped = (tuple(part[i] for part in parts) for i in range(4))
+    ones = (1, 1)
+    phases = Phases(_two(window.stride), _two(window.size), _two(cropped), _two(sizes))
+    return Window(taps, ones, ones, before, after), image, phases
+
+
+def _phases(size: int, stride: int, before: int, given: int, made: int) -> tuple[int, ...]:
+    """Return places of a phase's window, its padding, and what is cropped, along a dimension."""
+    taps = -(-size // stride)
+    first, last = min(before // stride, taps - 1), (made - 1 + before) // stride
+    return taps, taps - 1 - first, max(0, last - given + 1), before - first * stride
+
+
+def _two(sizes: tuple[int, ...]) -> tuple[int, int]:
+    rows, columns = sizes
+    return rows, columns

@@ -7,10 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maxtool.compiler.filter_storage import FilterForm, GroupedFilterForm, WinogradFilterForm
+from maxtool.compiler.filter_storage import (
+    FilterForm,
+    GroupedFilterForm,
+    PhasedFilterForm,
+    WinogradFilterForm,
+)
 from maxtool.compiler.lowering_plan import LoweringPlan
 from maxtool.compiler.placement import Placement
 from maxtool.compiler.rewriting import rewrite
@@ -246,6 +251,68 @@ def test_filters_of_groups_are_had_back(
     stored = form.store(values)
     assert stored.shape == form.shape(values.shape)
     np.testing.assert_array_equal(form.restore(stored, values.shape), values)
+
+
+# Rows and columns of an image, of the filter, and the strides and padding of a transposed one.
+SPREAD: list[tuple[tuple[int, int], tuple[int, int], dict[str, Any]]] = [
+    ((5, 6), (2, 2), {"stride": 2}),
+    ((5, 6), (4, 4), {"stride": 2, "padding": 1}),
+    ((4, 7), (3, 3), {"stride": 2, "padding": 1, "output_padding": 1}),
+    ((6, 5), (3, 3), {"padding": 1}),
+    ((3, 4), (2, 3), {"stride": (3, 5)}),
+    ((3, 4), (5, 3), {"stride": (2, 1), "padding": (4, 2, 0, 1)}),
+    ((1, 1), (7, 2), {"stride": (3, 2), "padding": (5, 1, 1, 0)}),
+]
+
+
+@pytest.mark.parametrize("features", [3, 40])
+@pytest.mark.parametrize(("size", "taps", "window"), SPREAD)
+def test_transposed(
+    size: tuple[int, int], taps: tuple[int, int], window: dict[str, Any], features: int
+) -> None:
+    weights = {"f": drawn(*taps, 12, features), "bias": drawn(features)}
+
+    def call(x: Tensor, f: Tensor, bias: Tensor) -> Tensor:
+        y = ops.conv_transpose2d(x, f, bias=bias, **window)
+        return ops.silu(y * bias) + y
+
+    graph = traced(call, ["n", *size, 12], **weights)
+    assert isinstance(forms(graph)["f"], PhasedFilterForm)
+    compared(call, ("n", *size, 12), **weights)
+
+
+@given(st.tuples(*[st.integers(1, 4)] * 2), st.tuples(*[st.integers(1, 5)] * 2))
+def test_filters_of_phases_are_had_back(stride: tuple[int, int], taps: tuple[int, int]) -> None:
+    form = PhasedFilterForm((3, 0, 1, 2), 8, stride)
+    values = drawn(*taps, 3, 10)
+    stored = form.store(values)
+    assert stored.shape == form.shape(values.shape)
+    np.testing.assert_array_equal(form.restore(stored, values.shape), values)
+
+
+@st.composite
+def spread(draw: st.DrawFn) -> tuple[int, int, int, tuple[int, int], int]:
+    """Pixels of a line, places of a filter, a stride, padding and output padding that fit."""
+    size, taps, stride = (draw(st.integers(1, most)) for most in (9, 9, 5))
+    more = draw(st.integers(0, stride - 1))
+    before, after = (draw(st.integers(0, taps - 1)) for _ in range(2))
+    if (size - 1) * stride + taps + more - before - after < 1:
+        before = after = 0
+    return size, taps, stride, (before, after), more
+
+
+@pytest.mark.slow
+@given(spread())
+@settings(max_examples=25, deadline=None)
+def test_transposed_lines(sizes: tuple[int, int, int, tuple[int, int], int]) -> None:
+    size, taps, stride, around, more = sizes
+    weights = {"f": drawn(taps, 3, 20)}
+
+    def call(x: Tensor, f: Tensor) -> Tensor:
+        window = {"padding": around, "output_padding": more}
+        return ops.relu(ops.conv_transpose1d(x, f, stride, **window))
+
+    compared(call, ("n", size, 3), **weights)
 
 
 def test_groups_of_a_line() -> None:

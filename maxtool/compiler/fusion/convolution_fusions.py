@@ -16,15 +16,17 @@ from maxtool.compiler.kernels.cuda.image_matrix import is_matrix
 from maxtool.compiler.kernels.cuda.matrix import PIECE
 from maxtool.dtype import DType
 from maxtool.graph import Node, Tensor
+from maxtool.graph.ops.convolution import TRANSPOSED
 
 DIRECT, DEPTHWISE = "direct_convolution", "depthwise_convolution"
 INTEGER_DIRECT = "direct_integer_convolution"
 INTEGER_DEPTHWISE = "depthwise_integer_convolution"
-SPECIAL = (DIRECT, DEPTHWISE, INTEGER_DIRECT, INTEGER_DEPTHWISE)
+PHASED = "phased_convolution"  # a transposed one
+SPECIAL = (DIRECT, DEPTHWISE, INTEGER_DIRECT, INTEGER_DEPTHWISE, PHASED)
 OF_EACH_CHANNEL = (DEPTHWISE, INTEGER_DEPTHWISE)
 
 # The convolutions that each kind of target may have a kernel for, by name.
-_ON_CPUS = "conv1d conv2d integer_convolution"
+_ON_CPUS = "conv1d conv2d integer_convolution conv_transpose1d conv_transpose2d"
 _ON_GPUS = "conv1d conv2d conv3d"
 # Features of a group from which on it fills tiles of a product well enough.
 _FEATURES = 16
@@ -44,6 +46,9 @@ def _name_on_cpus(node: Node) -> str | None:
     if x.dtype not in _NAMES or x.rank > 4 or not known or 0 in node.outputs[0].shape[1:]:
         return None
     direct, depthwise = _NAMES[x.dtype]
+    if node.op in TRANSPOSED:
+        plain = groups == 1 == max(node.attributes["dilation"])
+        return PHASED if plain and direct == DIRECT else None
     if groups == channels == x.shape[-1]:
         return direct if groups == 1 else depthwise
     return direct if groups == 1 or direct == DIRECT else None

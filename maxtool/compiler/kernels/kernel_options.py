@@ -97,6 +97,25 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class Phases:
+    """Interleaved parts of the result of a transposed convolution, each a convolution of its own.
+
+    Output pixels that are a stride apart see the same places of the filter, with strides of 1. All
+    parts have windows of one size, of which some use less: the last rows and columns.
+    """
+
+    stride: tuple[int, int]  # rows and columns from a pixel to the next one of its phase
+    size: tuple[int, int]  # rows and columns of the whole filter
+    before: tuple[int, int]  # rows and columns in front of the result that are left out
+    result: tuple[int, int]  # rows and columns of it
+
+    @property
+    def count(self) -> int:
+        """Return how many there are."""
+        return self.stride[0] * self.stride[1]
+
+
+@dataclass(frozen=True, slots=True)
 class ChainEpilogue:
     """Operations on the result of a product or a convolution before it is stored.
 

@@ -13,8 +13,13 @@ from maxtool.compiler.filter_storage import (
     WinogradFilterForm,
     filter_forms,
 )
-from maxtool.compiler.fusion.convolution_fusions import INTEGER_DIRECT, OF_EACH_CHANNEL, SPECIAL
-from maxtool.compiler.image_geometry import filter_window, image_window
+from maxtool.compiler.fusion.convolution_fusions import (
+    INTEGER_DIRECT,
+    OF_EACH_CHANNEL,
+    PHASED,
+    SPECIAL,
+)
+from maxtool.compiler.image_geometry import filter_window, image_window, phases_of
 from maxtool.compiler.kernels.cpu.cpu_requests import (
     DepthwiseConvolution,
     DirectConvolution,
@@ -64,7 +69,11 @@ def _special(function: FunctionLowering, node: Node) -> None:
 
 def _request(node: Node, form: FilterForm, after: ChainEpilogue) -> Request:
     """Return the request of a convolution by the form of its filter; a line has one row."""
-    window, sizes = image_window(node)
+    phases = None
+    if node.op == PHASED:
+        window, sizes, phases = phases_of(node)
+    else:
+        window, sizes = image_window(node)
     x = node.inputs[0]
     channels, zero = int(x.shape[-1]), node.attributes.get("zero", 0)
     if node.op in OF_EACH_CHANNEL:
@@ -102,6 +111,7 @@ def _request(node: Node, form: FilterForm, after: ChainEpilogue) -> Request:
         channels=channels,
         features=features,
         groups=form.groups if isinstance(form, GroupedFilterForm) else 1,
+        phases=phases,
         scaled=len(node.inputs) == 4,
         after=after,
     )
@@ -139,6 +149,7 @@ def _general(function: FunctionLowering, node: Node) -> None:
         channels=int(x.shape[-1]),
         features=int(result.shape[-1]),
         groups=node.attributes["groups"],
+        transposed=node.op == PHASED,
     )
     image = function.get(x)
     if gate:

@@ -6,6 +6,7 @@ from maxtool.compiler.image_geometry import window_of
 from maxtool.compiler.kernels.requests import Convolution, Pool, PoolIndices
 from maxtool.compiler.lowering.function_lowering import Rule, kernel_rule
 from maxtool.graph import Node
+from maxtool.graph.ops.convolution import TRANSPOSED
 from maxtool.graph.ops.pooling import POOLS
 
 
@@ -41,7 +42,6 @@ def _pool_indices(node: Node) -> PoolIndices:
     )
 
 
-TRANSPOSED = ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 POOLED = (*POOLS["max_pool"], *POOLS["sum_pool"], *POOLS["avg_pool"])
 
 IMAGES: dict[str, Rule] = {

@@ -17,6 +17,8 @@ from maxtool.graph.type import TensorType
 _INPUTS = {"NHWC": (0, 1, 2, 3), "NCHW": (0, 2, 3, 1)}
 _FILTERS = {"RSCF": (0, 1, 2, 3), "FCRS": (2, 3, 1, 0)}
 
+TRANSPOSED = ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+
 
 @rule("conv1d", "conv2d", "conv3d")
 def _infer_convolution(
@@ -33,7 +35,7 @@ def _infer_convolution(
     return (TensorType(x.dtype, [x.shape[0], *sizes, features], x.device),)
 
 
-@rule("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+@rule(*TRANSPOSED)
 def _infer_transposed(
     x: TensorType,
     weight: TensorType,

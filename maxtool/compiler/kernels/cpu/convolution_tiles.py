@@ -7,7 +7,7 @@ from functools import cached_property
 from math import gcd, prod
 
 from maxtool.compiler.cpu_target import RegisterTile
-from maxtool.compiler.kernels.kernel_options import Window
+from maxtool.compiler.kernels.kernel_options import Phases, Window
 
 # Vectors of features side by side, at most: each is a register for a weight.
 MOST_VECTORS = 6
@@ -40,6 +40,7 @@ class ImageTiles:
         most: Pixels of a tile, at most.
         size_in_bytes: Bytes of an element of the image.
         groups: Parts of the channels, each convolved for itself.
+        phases: Parts of the result, each convolved for itself.
     """
 
     window: Window
@@ -49,6 +50,12 @@ class ImageTiles:
     most: int
     size_in_bytes: int = 4
     groups: int = 1
+    phases: Phases | None = None
+
+    @property
+    def parts(self) -> int:
+        """Groups or phases: parts that have blocks of the filter of their own."""
+        return self.groups if self.phases is None else self.phases.count
 
     @property
     def inner(self) -> int:
@@ -59,7 +66,7 @@ class ImageTiles:
     def is_product(self) -> bool:
         """Return whether every pixel is a row of a product, and an image may be one long line."""
         window = self.window
-        plain = max(window.size) == max(window.stride) == 1
+        plain = max(window.size) == max(window.stride) == 1 and self.phases is None
         return plain and not max(*window.before, *window.after)
 
     @cached_property
@@ -79,11 +86,16 @@ class ImageTiles:
     @property
     def whole(self) -> tuple[int, int]:
         """Rows and columns of the result as others see it."""
-        return self.image if self.is_product else self.output
+        return self.image if self.is_product else self.lines
+
+    @property
+    def lines(self) -> tuple[int, int]:
+        """Rows and columns of the result as the kernel writes them."""
+        return self.output if self.phases is None else self.phases.result
 
     @cached_property
     def output(self) -> tuple[int, int]:
-        """Rows and columns of the result as the kernel sees it."""
+        """Rows and columns of the result, of each phase if there are several."""
         window = self.window
         spread = zip(self.padded, window.size, window.stride, window.dilation, strict=True)
         rows, columns = (
@@ -145,6 +157,7 @@ def tiles_of(
     features: int,
     size_in_bytes: int = 4,
     groups: int = 1,
+    phases: Phases | None = None,
 ) -> ImageTiles:
     """Return the tiles for so many features: of neighbours that do not crowd each other out.
 
@@ -154,7 +167,7 @@ def tiles_of(
     def tiles(best: int) -> ImageTiles:
         vectors, most = vectors_of(tile, features // groups, best)
         block = vectors * tile.width
-        return ImageTiles(window, image, channels, block, most, size_in_bytes, groups)
+        return ImageTiles(window, image, channels, block, most, size_in_bytes, groups, phases)
 
     usual = tiles(TALL)
     if not usual.is_crowded:

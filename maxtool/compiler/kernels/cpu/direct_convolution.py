@@ -13,10 +13,11 @@ from maxtool.compiler.kernels.cpu.pixel_output import as_lines, pixel_output
 from maxtool.compiler.kernels.cpu.tiled_convolution import (
     Part,
     TiledConvolution,
+    divided,
     each_tile,
     with_padding,
 )
-from maxtool.compiler.kernels.kernel_options import ChainEpilogue, Window
+from maxtool.compiler.kernels.kernel_options import ChainEpilogue, Phases, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +36,33 @@ class FloatTiles(TiledConvolution):
         rows, columns = window.size
         stride, dilation = window.stride, window.dilation
         top = b.index(start[0] * stride[0])
-        group, _ = self.placed(block)
+        group = self.placed(block)[0] if self.tiles.groups > 1 else 0
         left = b.index(start[1] * (stride[1] * channels) + group * self.tiles.inner)
+        above, beside = self._unused(block)
         # Neighbouring columns of a window are neighbours in memory unless it is dilated.
         apart = dilation[1] > 1 or self.tiles.groups > 1
         outer, inner = (columns, self.tiles.inner) if apart else (1, columns * channels)
-        with T.serial(b.integer(rows)) as r, T.serial(b.integer(outer)) as s:
+        with T.serial(above, b.integer(rows)) as r, T.serial(b.integer(outer)) as s:
             source = b.index(top + r * dilation[0])
             first = b.index(left + s * (dilation[1] * channels))
             terms = b.index((r * outer + s) * inner)
-            with T.serial(b.integer(inner)) as k:
+            with T.serial(b.index(beside * channels), b.integer(inner)) as k:
                 self.fetch_next(self.w, (block, terms + k), part)
                 self._add(registers, (block, terms + k), (image, source, first + k))
         return registers
+
+    def _unused(self, block: b.Expr) -> tuple[b.Expr, b.Expr]:
+        """Rows and columns at the beginning of the window that a phase makes no use of."""
+        phases, window = self.tiles.phases, self.tiles.window
+        if phases is None:
+            return b.integer(0), b.integer(0)
+        own = divided(b.integer(self.placed(block)[0]), phases.stride[1])
+        axes = zip(window.size, phases.size, phases.stride, own, strict=True)
+        above, beside = (
+            b.index(taps - b.quotient(size - phase + (stride - 1), stride))
+            for taps, size, stride, phase in axes
+        )
+        return above, beside
 
     def _weight(self, term: b.Indices, image: b.Index, offset: int, lanes: int) -> b.Expr:
         """The weights of a term, times the factor of its channel if there is one."""
@@ -77,25 +92,26 @@ def direct_convolution(
     channels: int,
     features: int,
     groups: int,
+    phases: Phases | None,
     scaled: bool,
     after: ChainEpilogue,
 ) -> b.PrimFunc:
     """Build the convolution of images of known sizes in float32.
 
-    Parameters of the kernel: x[batch, rows, columns, channels], w[blocks, terms, block] (see
-    ``tiles_of``) of all groups, factors[batch, 1, 1, channels] if the input is ``scaled``, and what
-    ``pixel_output`` declares.
+    Parameters of the kernel: x[batch, rows, columns, channels], w[blocks, terms, block] of all
+    groups or phases (see ``tiles_of``), factors[batch, 1, 1, channels] if the input is ``scaled``,
+    and what ``pixel_output`` declares.
     """
-    tiles = tiles_of(tile, window, image, channels, features, groups=groups)
+    tiles = tiles_of(tile, window, image, channels, features, groups=groups, phases=phases)
     with b.kernel("_".join(("convolution", *(step.op for step in after.steps)))) as kernel:
         batch = kernel.dim("batch")
         x = kernel.argument("x", (batch, *image, channels))
         terms = window.size[0] * window.size[1] * tiles.inner
-        blocks = groups * -(-features // groups // tiles.block)
+        blocks = tiles.parts * -(-features // groups // tiles.block)
         w = kernel.argument("w", (blocks, terms, tiles.block))
         shape = (batch, 1, 1, channels)
         factors = kernel.argument("factors", shape) if scaled else None
-        output = pixel_output(kernel, batch, tiles.whole, tiles.output, features, after)
+        output = pixel_output(kernel, batch, tiles.whole, tiles.lines, features, after)
         given = tiles.padded if tiles.is_product else image
         lines = as_lines(x, (batch, given[0], given[1] * channels))
         source = lines

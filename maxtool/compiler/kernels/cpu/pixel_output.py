@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -70,14 +71,19 @@ class PixelOutput:
         registers: b.Registers,
         pieces: Sequence[tuple[int, int]],
         place: Place,
+        exists: Callable[[b.Index], b.Expr] | None = None,
     ) -> None:
-        """Write the registers of a tile; ``place`` of a pixel is where it begins, and a channel."""
+        """Write the registers of a tile; ``place`` of a pixel is where it begins, and a channel.
+
+        ``exists`` says which pixels are written, if it is not all of them.
+        """
 
         def pixel(p: b.Index, sums: b.Buffer) -> None:
             (*outer, first), channel = place(p)
-            for offset, width in pieces:
-                value = b.load(sums, (p, offset), width)
-                self.store(value, (*outer, first + offset), channel + offset, width)
+            with nullcontext() if exists is None else b.when(exists(p)):
+                for offset, width in pieces:
+                    value = b.load(sums, (p, offset), width)
+                    self.store(value, (*outer, first + offset), channel + offset, width)
 
         if self.is_plain:
             for p in range(registers.rows):

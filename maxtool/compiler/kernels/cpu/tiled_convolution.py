@@ -23,6 +23,9 @@ from maxtool.compiler.kernels.cpu.pixel_output import PixelOutput, as_lines
 # Which tile of a task it is, of how many.
 Part: TypeAlias = tuple[b.Expr, b.Expr]
 
+# The row and the column of the result of a tile's pixel.
+PlaceOf: TypeAlias = Callable[[b.Index], tuple[b.Expr, b.Expr]]
+
 # What becomes of a vector of a width when it is copied.
 Change: TypeAlias = Callable[[b.Expr, int], b.Expr]
 
@@ -38,22 +41,22 @@ class TiledConvolution(ABC):
 
     @property
     def blocks(self) -> int:
-        """Blocks of features of all groups."""
-        return self.tiles.groups * self._blocks
+        """Blocks of features of all groups or phases."""
+        return self.tiles.parts * self._blocks
 
     @property
     def _features(self) -> int:
-        """Features of a group."""
+        """Features of a group; a phase has all of them."""
         return self.features // self.tiles.groups
 
     @property
     def _blocks(self) -> int:
-        """Blocks of the features of a group."""
+        """Blocks of the features of a group or a phase."""
         return -(-self._features // self.tiles.block)
 
     def placed(self, block: b.Expr) -> tuple[b.Index, b.Expr]:
-        """Return the group of a block, and its number there."""
-        return (0, block) if self.tiles.groups == 1 else _divided(block, self._blocks)
+        """Return the group or phase of a block, and its number there."""
+        return (0, block) if self.tiles.parts == 1 else divided(block, self._blocks)
 
     @property
     def pixels(self) -> int:
@@ -89,20 +92,23 @@ class TiledConvolution(ABC):
             self._tile(image, start, block, (b.index(at - first), b.index(last - first)))
 
     def _tile(self, image: b.Expr, start: list[b.Expr], block: b.Expr, part: Part) -> None:
-        wide = self.tiles.size[1]
         rest = self._features % self.tiles.block
-        group, number = self.placed(block)
-        first = b.integer(group) * self._features + number * self.tiles.block
+        owner, number = self.placed(block)
+        first = number * self.tiles.block
+        if self.tiles.groups > 1:
+            first = b.integer(owner) * self._features + first
+        pixel = self._pixel(start, owner)
 
         def place(p: b.Index) -> tuple[b.Indices, b.Expr]:
-            i, j = (p // wide, p % wide) if isinstance(p, int) else _divided(p, wide)
-            return (image, start[0] + i, (start[1] + j) * self.features + first), first
+            row, column = pixel(p)
+            return (image, row, column * self.features + first), first
 
         self.output.fetch(self.pixels, self.tiles.block, place)
         registers = self.sums(image, start, block, part)
 
         def store(count: int) -> None:
-            self.output.store_tile(registers, b.widths(count, self.lanes), place)
+            pieces = b.widths(count, self.lanes)
+            self.output.store_tile(registers, pieces, place, self._exists(pixel))
 
         if rest:
             is_last = number == self._blocks - 1
@@ -110,8 +116,42 @@ class TiledConvolution(ABC):
         else:
             store(self.tiles.block)
 
+    def _pixel(self, start: list[b.Expr], owner: b.Index) -> PlaceOf:
+        """Return what gives the row and the column of the result of a tile's pixel."""
+        wide, phases = self.tiles.size[1], self.tiles.phases
 
-def _divided(p: b.Expr, by: int) -> tuple[b.Expr, b.Expr]:
+        def of_tile(p: b.Index) -> tuple[b.Expr, b.Expr]:
+            i, j = (p // wide, p % wide) if isinstance(p, int) else divided(p, wide)
+            return start[0] + i, start[1] + j
+
+        if phases is None:
+            return of_tile
+        own = divided(b.integer(owner), phases.stride[1])
+
+        def of_phase(p: b.Index) -> tuple[b.Expr, b.Expr]:
+            both = zip(of_tile(p), phases.stride, own, phases.before, strict=True)
+            row, column = (at * step + phase - before for at, step, phase, before in both)
+            return b.index(row), b.index(column)
+
+        return of_phase
+
+    def _exists(self, pixel: PlaceOf) -> Callable[[b.Index], b.Expr] | None:
+        """Return what gives whether a pixel of a tile is one of the result; None if all are."""
+        phases = self.tiles.phases
+        if phases is None:
+            return None
+        sizes = zip(self.tiles.output, phases.stride, phases.result, strict=True)
+        if not any(phases.before) and all(n * step == size for n, step, size in sizes):
+            return None
+
+        def exists(p: b.Index) -> b.Expr:
+            both = zip(pixel(p), phases.result, strict=True)
+            return tirx.all(*(tirx.all(at >= 0, at < size) for at, size in both))
+
+        return exists
+
+
+def divided(p: b.Expr, by: int) -> tuple[b.Expr, b.Expr]:
     """Quotient and remainder."""
     whole = b.index(b.quotient(p, by))
     return whole, b.index(p - whole * by)

@@ -118,9 +118,12 @@ def conv_transpose(call: OperatorCall) -> Tensor:
     require(weight.rank == x.rank and weight.shape.is_static, "the filter does not fit the input")
     channels, features, *kernel = weight.shape.static()
     require(groups > 0 and channels % groups == 0, f"{channels} channels in {groups} groups")
-    apart = ops.reshape(weight, [groups, channels // groups, features, *kernel])
-    moved = ops.permute(apart, (*range(3, x.rank + 1), 1, 0, 2))
-    filters = ops.reshape(moved, [*kernel, channels // groups, groups * features])
+    if groups == 1:
+        filters = ops.permute(weight, (*range(2, x.rank), 0, 1))
+    else:
+        apart = ops.reshape(weight, [groups, channels // groups, features, *kernel])
+        moved = ops.permute(apart, (*range(3, x.rank + 1), 1, 0, 2))
+        filters = ops.reshape(moved, [*kernel, channels // groups, groups * features])
     strides = call.numbers("strides", [1] * count)
     dilations = call.numbers("dilations", [1] * count)
     more = call.numbers("output_padding", [0] * count)
