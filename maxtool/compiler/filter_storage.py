@@ -16,7 +16,7 @@ from maxtool.compiler.fusion.convolution_fusions import (
     PHASED,
     SPECIAL,
 )
-from maxtool.compiler.image_geometry import image_window, phases_of
+from maxtool.compiler.image_geometry import image_window, phases_of, sized_phases_of
 from maxtool.compiler.kernels.cpu.byte_dot import GROUP, byte_tiles, groups, runs
 from maxtool.compiler.kernels.cpu.convolution_tiles import joined_groups, tiles_of
 from maxtool.compiler.kernels.cpu.winograd_tiles import that_pay
@@ -307,12 +307,14 @@ def filter_forms(node: Node, target: Target) -> tuple[FilterForm, ...]:
     if node.op in OF_EACH_CHANNEL:
         return (FilterForm(order, None),)
     if not isinstance(target, CpuTarget):
+        if node.op == PHASED:
+            return (PhasedFilterForm(turned, 1, phases_of(node)[1].stride),)
         return (FilterForm(turned, None),)
     features, channels = int(node.outputs[0].shape[-1]), int(node.inputs[0].shape[-1])
     if node.op == PHASED:
-        window, image, phases = phases_of(node)
-        tiles = tiles_of(target.tile, window, image, channels, features, phases=phases)
-        return (PhasedFilterForm(turned, tiles.block, phases.stride),)
+        window, image, sized = sized_phases_of(node)
+        tiles = tiles_of(target.tile, window, image, channels, features, phases=sized)
+        return (PhasedFilterForm(turned, tiles.block, sized.stride),)
     window, image = image_window(node)
     if node.op == INTEGER_DIRECT:
         block = byte_tiles(target, window, image, channels, features).block

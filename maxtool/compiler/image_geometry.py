@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from maxtool.compiler.kernels.kernel_options import Phases, Window
+from dataclasses import replace
+
+from maxtool.compiler.kernels.kernel_options import Phases, SizedPhases, Window
 from maxtool.graph import Node
 
 
@@ -35,28 +37,43 @@ def image_window(node: Node) -> tuple[Window, tuple[int, int]]:
     return window, (rows, columns)
 
 
-def phases_of(node: Node) -> tuple[Window, tuple[int, int], Phases]:
-    """Return a transposed convolution as phases: their window, the image's sizes, and the phases.
+def phases_of(node: Node) -> tuple[Window, Phases]:
+    """Return a transposed convolution as phases: their window, and the phases.
 
     A row ``q * stride + phase`` of what is cropped is the sum over ``j`` of row ``q - j`` of the
-    image times row ``phase + stride * j`` of the filter.
+    image times row ``phase + stride * j`` of the filter. The window's padding behind an image is
+    as much as it can be.
     """
-    window, image = image_window(node)
-    result = node.outputs[0].shape[1:-1].static()
-    axes = list(zip(window.size, window.stride, window.before, image, strict=True))
-    sizes = (1, *result) if len(result) == 1 else result
-    parts = [_phases(*axis, size) for axis, size in zip(axes, sizes, strict=True)]
-    taps, before, after, cropped = (tuple(part[i] for part in parts) for i in range(4))
-    ones = (1, 1)
-    phases = Phases(_two(window.stride), _two(window.size), _two(cropped), _two(sizes))
-    return Window(taps, ones, ones, before, after), image, phases
+    window = filter_window(node)
+    if len(window.size) == 1:
+        window = as_row(window)
+    axes = zip(window.size, window.stride, window.before, strict=True)
+    parts = [_phase(*axis) for axis in axes]
+    taps, before, cropped = (tuple(part[i] for part in parts) for i in range(3))
+    ones, behind = (1, 1), tuple(max(window.stride) + size for size in taps)
+    phases = Phases(_two(window.stride), _two(cropped))
+    return Window(taps, ones, ones, before, behind), phases
 
 
-def _phases(size: int, stride: int, before: int, given: int, made: int) -> tuple[int, ...]:
-    """Return places of a phase's window, its padding, and what is cropped, along a dimension."""
+def sized_phases_of(node: Node) -> tuple[Window, tuple[int, int], SizedPhases]:
+    """Return the same of images of known sizes, with these: just so much padding is behind them."""
+    window, phases = phases_of(node)
+    given, image = image_window(node)
+    made = node.outputs[0].shape[1:-1].static()
+    result = _two((1, *made) if len(made) == 1 else made)
+    axes = zip(image, result, given.stride, given.before, strict=True)
+    after = tuple(
+        max(0, (size - 1 + before) // stride - pixels + 1) for pixels, size, stride, before in axes
+    )
+    sized = SizedPhases(phases.stride, phases.before, _two(given.size), result)
+    return replace(window, after=after), image, sized
+
+
+def _phase(size: int, stride: int, before: int) -> tuple[int, int, int]:
+    """Return places of a phase's window, padding before it, and what is cropped, of a dimension."""
     taps = -(-size // stride)
-    first, last = min(before // stride, taps - 1), (made - 1 + before) // stride
-    return taps, taps - 1 - first, max(0, last - given + 1), before - first * stride
+    first = min(before // stride, taps - 1)
+    return taps, taps - 1 - first, before - first * stride
 
 
 def _two(sizes: tuple[int, ...]) -> tuple[int, int]:

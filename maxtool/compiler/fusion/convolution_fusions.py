@@ -12,7 +12,7 @@ from maxtool.compiler.fusion.linear_fusions import reads_buffers
 from maxtool.compiler.fusion.matcher import Fusion, Match, op
 from maxtool.compiler.image_geometry import window_of
 from maxtool.compiler.kernels.cuda.depthwise import WIDEST
-from maxtool.compiler.kernels.cuda.image_matrix import is_matrix
+from maxtool.compiler.kernels.cuda.image_matrix import PLACE_BITS, is_matrix
 from maxtool.compiler.kernels.cuda.matrix import PIECE
 from maxtool.dtype import DType
 from maxtool.graph import Node, Tensor
@@ -27,9 +27,11 @@ OF_EACH_CHANNEL = (DEPTHWISE, INTEGER_DEPTHWISE)
 
 # The convolutions that each kind of target may have a kernel for, by name.
 _ON_CPUS = "conv1d conv2d integer_convolution conv_transpose1d conv_transpose2d"
-_ON_GPUS = "conv1d conv2d conv3d"
+_ON_GPUS = "conv1d conv2d conv3d conv_transpose1d conv_transpose2d"
 # Features of a group from which on it fills tiles of a product well enough.
 _FEATURES = 16
+# The same where other kernels read much that they do not use.
+_FEW = 4
 # The types of images, and the names with kernels of their own for them.
 _NAMES = {
     DType.float32: (DIRECT, DEPTHWISE),
@@ -61,6 +63,10 @@ def _name_on_gpus(node: Node) -> str | None:
     *size, inner, features = filter_.shape.static()
     if x.dtype.value not in PIECE:
         return None
+    if node.op in TRANSPOSED:
+        plain = groups == 1 == max(node.attributes["dilation"])
+        few = sum(-(-n // step) for n, step in zip(size, node.attributes["stride"], strict=True))
+        return PHASED if plain and few <= PLACE_BITS and features >= _FEW else None
     if groups == inner * groups == features:
         return DEPTHWISE if size[-1] <= WIDEST else None
     if not is_matrix(window_of(node, tuple(size))):

@@ -105,14 +105,20 @@ class Phases:
     """
 
     stride: tuple[int, int]  # rows and columns from a pixel to the next one of its phase
-    size: tuple[int, int]  # rows and columns of the whole filter
     before: tuple[int, int]  # rows and columns in front of the result that are left out
-    result: tuple[int, int]  # rows and columns of it
 
     @property
     def count(self) -> int:
         """Return how many there are."""
         return self.stride[0] * self.stride[1]
+
+
+@dataclass(frozen=True, slots=True)
+class SizedPhases(Phases):
+    """The same where sizes are known."""
+
+    size: tuple[int, int]  # rows and columns of the whole filter
+    result: tuple[int, int]  # rows and columns of the result
 
 
 @dataclass(frozen=True, slots=True)

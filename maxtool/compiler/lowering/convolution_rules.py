@@ -19,7 +19,7 @@ from maxtool.compiler.fusion.convolution_fusions import (
     PHASED,
     SPECIAL,
 )
-from maxtool.compiler.image_geometry import filter_window, image_window, phases_of
+from maxtool.compiler.image_geometry import filter_window, image_window, sized_phases_of
 from maxtool.compiler.kernels.cpu.cpu_requests import (
     DepthwiseConvolution,
     DirectConvolution,
@@ -43,7 +43,7 @@ def _special(function: FunctionLowering, node: Node) -> None:
     (result,) = node.outputs
     stored = stored_filter(function, node)
     if stored is None:
-        _general(function, node)
+        general_convolution(function, node)
         return
     weight, form = stored
     if node.op in OF_EACH_CHANNEL and x.rank == 3:
@@ -71,7 +71,7 @@ def _request(node: Node, form: FilterForm, after: ChainEpilogue) -> Request:
     """Return the request of a convolution by the form of its filter; a line has one row."""
     phases = None
     if node.op == PHASED:
-        window, sizes, phases = phases_of(node)
+        window, sizes, phases = sized_phases_of(node)
     else:
         window, sizes = image_window(node)
     x = node.inputs[0]
@@ -134,7 +134,7 @@ def stored_filter(function: FunctionLowering, node: Node) -> tuple[Expr, FilterF
     return value, form
 
 
-def _general(function: FunctionLowering, node: Node) -> None:
+def general_convolution(function: FunctionLowering, node: Node) -> None:
     """Lower to the kernel that any convolution has."""
     x, weight, bias, *gate = node.inputs
     order, (result,) = node.attributes["order"], node.outputs

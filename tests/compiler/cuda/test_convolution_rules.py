@@ -158,6 +158,36 @@ def test_lines_and_volumes(spatial: int) -> None:
     check(call, (2, *sizes, 4), expected=["convolution_add_relu"], **weights)
 
 
+SPREAD: list[tuple[tuple[int, int], dict[str, Any]]] = [
+    ((2, 2), {"stride": 2}),
+    ((4, 4), {"stride": 2, "padding": 1}),
+    ((3, 3), {"stride": 2, "padding": 1, "output_padding": 1}),
+    ((3, 2), {"stride": (1, 3)}),
+    ((5, 3), {"stride": (2, 1), "padding": (4, 2, 0, 1)}),
+]
+
+
+@pytest.mark.parametrize(("taps", "window"), SPREAD)
+def test_transposed(taps: tuple[int, int], window: dict[str, Any]) -> None:
+    """Images of any size: each phase is a product of its own."""
+
+    def call(x: Tensor, f: Tensor, bias: Tensor) -> Tensor:
+        y = ops.conv_transpose2d(x, f, bias=bias, **window)
+        return ops.relu(y * bias)
+
+    weights = {"f": drawn(*taps, 8, 12), "bias": drawn(12)}
+    sizes, shape = ((2, 5, 7, 8), (1, 3, 4, 8)), ("n", "h", "w", 8)
+    check(call, *sizes, expected=["convolution_add_mul_relu"], shape=shape, **weights)
+
+
+def test_transposed_lines() -> None:
+    def call(x: Tensor, f: Tensor) -> Tensor:
+        return ops.conv_transpose1d(x, f, 3, padding=(2, 1), output_padding=1)
+
+    weights = {"f": drawn(8, 12, 20)}
+    check(call, (2, 9, 12), expected=["convolution_add"], dtype=F16, **weights)
+
+
 def test_images_of_any_size() -> None:
     def call(x: Tensor, f: Tensor, g: Tensor) -> Tensor:
         return ops.conv2d(ops.conv2d(x, f, padding=1), g, groups=8, stride=2)

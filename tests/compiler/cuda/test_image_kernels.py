@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from maxtool.compiler.kernels.cuda import linear
 from maxtool.compiler.kernels.cuda.matrix import PIECE
-from maxtool.compiler.kernels.kernel_options import ChainEpilogue, ChainStep, Window, adding
+from maxtool.compiler.kernels.kernel_options import (
+    ChainEpilogue,
+    ChainStep,
+    Phases,
+    Window,
+    adding,
+)
 from maxtool.compiler.lowering.cuda.cuda_product_rules import WIDE
 from tests.compiler.cuda.harness import FLOATS, build, elements, resources, run
 from tests.effort import thinned
@@ -274,7 +280,9 @@ def test_what_they_take_of_a_gpu() -> None:
     image = {"dtype": "float32", "window": window, "channels": 4}
     options = {"window": window, "fours": True, "after": ChainEpilogue((True, False), RESIDUAL)}
     product = {**options, "grouped": True, "weight_dtype": "float16"}
+    phases = {**product, "grouped": False, "wide": True, "phases": Phases((2, 2), (1, 1))}
     functions = {
+        "phases": build("implicit_gemm", **phases, aligned=True),
         "convolution": build("convolution", **image, features=8, groups=2),
         "channels": build("depthwise", **options, dtype="float32"),
         "pieces": build("implicit_gemm", **product, aligned=True, wide=False),

@@ -7,7 +7,7 @@ from functools import cached_property
 from math import gcd, prod
 
 from maxtool.compiler.cpu_target import RegisterTile
-from maxtool.compiler.kernels.kernel_options import Phases, Window
+from maxtool.compiler.kernels.kernel_options import SizedPhases, Window
 
 # Vectors of features side by side, at most: each is a register for a weight.
 MOST_VECTORS = 6
@@ -50,7 +50,7 @@ class ImageTiles:
     most: int
     size_in_bytes: int = 4
     groups: int = 1
-    phases: Phases | None = None
+    phases: SizedPhases | None = None
 
     @property
     def parts(self) -> int:
@@ -157,7 +157,7 @@ def tiles_of(
     features: int,
     size_in_bytes: int = 4,
     groups: int = 1,
-    phases: Phases | None = None,
+    phases: SizedPhases | None = None,
 ) -> ImageTiles:
     """Return the tiles for so many features: of neighbours that do not crowd each other out.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maxtool.compiler.kernels.kernel_options import ChainEpilogue, Epilogue, Phases, Window
+from maxtool.compiler.kernels.kernel_options import ChainEpilogue, Epilogue, SizedPhases, Window
 from maxtool.compiler.kernels.requests import Attention, DotAttention, Request
 
 
@@ -50,7 +50,7 @@ class DirectConvolution(Request):
     channels: int
     features: int
     groups: int  # of both
-    phases: Phases | None  # of a transposed convolution
+    phases: SizedPhases | None  # of a transposed convolution
     scaled: bool  # whether each channel of an image has a factor; of single pixels alone
     after: ChainEpilogue
 

@@ -17,7 +17,7 @@ from maxtool.compiler.kernels.cpu.tiled_convolution import (
     each_tile,
     with_padding,
 )
-from maxtool.compiler.kernels.kernel_options import ChainEpilogue, Phases, Window
+from maxtool.compiler.kernels.kernel_options import ChainEpilogue, SizedPhases, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def direct_convolution(
     channels: int,
     features: int,
     groups: int,
-    phases: Phases | None,
+    phases: SizedPhases | None,
     scaled: bool,
     after: ChainEpilogue,
 ) -> b.PrimFunc:

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from maxtool.compiler.kernels.cuda.attention_scores import Scores
-from maxtool.compiler.kernels.kernel_options import AS_IT_IS, ChainEpilogue, ChainStep, Window
+from maxtool.compiler.kernels.kernel_options import (
+    AS_IT_IS,
+    ChainEpilogue,
+    ChainStep,
+    Phases,
+    Window,
+)
 from maxtool.compiler.kernels.requests import Attention, Request
 
 
@@ -117,11 +123,12 @@ class GatedLinear(FewProducts):
 
 
 class ImplicitGemm(Product):
-    """Convolution as such a product; of several groups, each is one."""
+    """Convolution as such a product; of several groups or phases, each is one."""
 
     window: Window
     grouped: bool
     after: ChainEpilogue
+    phases: Phases | None = None  # of a transposed convolution
 
 
 class Narrow(Request):

@@ -6,7 +6,7 @@ is in memory: what is copied of it is found in the image.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -49,23 +49,15 @@ class ImageMatrix(Pieces):
         return b.quotient(self.terms, prod(self.window.size))
 
     def of(self, index: b.Expr) -> ImageMatrix:
-        """The matrix of one group."""
+        """The matrix of one group; all phases of a result have one."""
+        if self.before is None:
+            return self
         return replace(self, before=b.index(index * self.channels))
 
     def source(self, first: b.Expr) -> Source:
         """Return what gives the beginning of a row's window, and which places are inside."""
-        beginning = b.unravel(first, [b.integer(1), *self.outputs])
-
-        def found(at: b.Expr) -> b.Expr:
-            carry = b.index(b.least(at, self.rows - 1 - first))
-            places: list[b.Expr] = []
-            for size, start in zip(reversed(self.outputs), reversed(beginning), strict=False):
-                along = b.index(start + carry)
-                carry = b.index(b.block_quotient(along, size))
-                places.insert(0, b.index(along - carry * size))
-            return self._held(b.index(beginning[0] + carry), places)
-
-        return found
+        pixel = pixels_from(first, self.rows, self.outputs)
+        return lambda at: self._held(*pixel(at))
 
     def _held(self, image: b.Expr, places: Sequence[b.Expr]) -> b.Expr:
         """The number that stands for an output pixel of an image."""
@@ -113,6 +105,28 @@ class ImageMatrix(Pieces):
         inside = b.let(tirx.all(*exists))
         pixel = b.index(T.Select(inside, low - _ORIGIN + b.index(distance), b.integer(0)))
         return inside, (pixel, channel if self.before is None else self.before + channel)
+
+
+def pixels_from(
+    first: b.Expr, count: b.Expr, sizes: Sequence[b.Expr]
+) -> Callable[[b.Expr], tuple[b.Expr, list[b.Expr]]]:
+    """Return what gives the image and the place of a pixel, so many after the ``first``.
+
+    Pixels of images of those sizes are counted; beyond the last of ``count`` it is that one. The
+    first is found by divisions of 64 bits, and those behind it by some of 32.
+    """
+    beginning = b.unravel(first, [b.integer(1), *sizes])
+
+    def pixel(at: b.Expr) -> tuple[b.Expr, list[b.Expr]]:
+        carry = b.index(b.least(at, count - 1 - first))
+        places: list[b.Expr] = []
+        for size, start in zip(reversed(sizes), reversed(beginning), strict=False):
+            along = b.index(start + carry)
+            carry = b.index(b.block_quotient(along, size))
+            places.insert(0, b.index(along - carry * size))
+        return b.index(beginning[0] + carry), places
+
+    return pixel
 
 
 def _padded(window: Window) -> Iterator[tuple[int, int]]:

@@ -18,9 +18,10 @@ from maxtool.compiler.kernels.cuda.linear import (
     tiles_for,
 )
 from maxtool.compiler.kernels.cuda.matrix import Matrix
+from maxtool.compiler.kernels.cuda.phased_output import phased
 from maxtool.compiler.kernels.cuda.product_output import Output, declared
 from maxtool.compiler.kernels.image_windows import image_dims
-from maxtool.compiler.kernels.kernel_options import ChainEpilogue, Window
+from maxtool.compiler.kernels.kernel_options import ChainEpilogue, Phases, Window
 
 UNALIGNED_BLOCKS = 2  # of a multiprocessor, where the pieces of an image are not aligned
 
@@ -35,12 +36,14 @@ def implicit_gemm(
     fours: bool,
     wide: bool,
     after: ChainEpilogue,
+    phases: Phases | None = None,
 ) -> b.PrimFunc:
     """Build the convolution, and what is done to its result.
 
-    Parameters of the kernel: x[batch, sizes..., channels] and w[groups, features of a group, places
-    of the window * channels of a group] of one type; what ``after`` reads, each [features] or
-    [output pixels, features]; y[batch, output sizes..., features]. Sizes are less than 2**31.
+    Parameters of the kernel: x[batch, sizes..., channels] and w[groups or phases, features of a
+    group, places of the window * channels of a group] of one type; what ``after`` reads, each
+    [features] or [output pixels, features]; y[batch, output sizes..., features]. Sizes are less
+    than 2**31.
     """
     spatial = len(window.size)
     with b.kernel("_".join(("convolution", *(step.op for step in after.steps)))) as kernel:
@@ -54,7 +57,8 @@ def implicit_gemm(
         w = Matrix.argument(kernel, "w", shape, weight_dtype, aligned=aligned)
         operands = declared(kernel, (kernel.dim("pixels"), features), after)
         y = kernel.argument("y", (batch, *outputs, features), b.STORAGE[after.out])
-        rows = prod(outputs, start=batch)
+        made = _sizes(outputs, phases)
+        rows = prod(made, start=batch)
         x = ImageMatrix(
             as_rows(images, prod(sizes, start=batch)),
             rows,
@@ -63,21 +67,33 @@ def implicit_gemm(
             aligned,
             window,
             sizes,
-            outputs,
+            made,
+            before=b.integer(0) if grouped else None,
         )
         output = Output(
-            as_rows(y, rows),
+            as_rows(y, prod(outputs, start=batch)),
             rows,
             n,
             operands,
             after.steps,
             dtype=after.out,
             fours=fours,
-            before=b.integer(0) if grouped else None,
+            before=x.before,
         )
-        product = Product(x, w, output, groups if grouped else None)
-        first_full(product, _tiles(product, wide, shared_memory))
+        if phases is not None:
+            output = phased(output, phases, made, outputs)
+        product = Product(x, w, output, groups if grouped or phases else None)
+        # Where a row of a phase lies takes registers, which large tiles have not.
+        first_full(product, _tiles(product, wide and phases is None, shared_memory))
     return kernel.function
+
+
+def _sizes(outputs: Sequence[b.Expr], phases: Phases | None) -> list[b.Expr]:
+    """Sizes of the result, or of each of its phases: those of the one that has most."""
+    if phases is None:
+        return list(outputs)
+    axes = zip(outputs, phases.before, phases.stride, strict=True)
+    return [b.ceildiv(size + before, step) for size, before, step in axes]
 
 
 def _tiles(product: Product, wide: bool, shared_memory: int) -> Sequence[Tile]:

@@ -132,7 +132,8 @@ def first_full(product: Product, tiles: Sequence[Tile]) -> None:
 def _tiled(product: Product, tile: Tile) -> None:
     def block(here: Product, corner: tuple[b.Expr, b.Expr], thread: b.Expr) -> None:
         sources = here.x.source(corner[0]), here.w.source(corner[1])
-        tile.multiply((here.x, here.w), sources, thread, _part(here.output, corner))
+        part = Part(here.output, here.output.rows_from(corner[0]), corner[1])
+        tile.multiply((here.x, here.w), sources, thread, part)
 
     _launch(product, tile, block)
 
@@ -178,13 +179,3 @@ def _walk(index: b.Expr, rows: b.Expr, columns: b.Expr) -> tuple[b.Expr, b.Expr]
     height = b.index(b.least(rows - band * WALKED, WALKED))
     column = b.index(b.block_quotient(inside, height))
     return band * WALKED + (inside - column * height), column
-
-
-def _part(output: Output, corner: tuple[b.Expr, b.Expr]) -> Part:
-    """The part of a result that begins at a corner."""
-
-    def row(offset: b.Expr) -> tuple[b.Expr, b.Expr]:
-        row_index = b.index(corner[0] + offset)
-        return row_index < output.rows, row_index
-
-    return Part(output, row, corner[1])

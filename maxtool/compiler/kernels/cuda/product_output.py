@@ -20,6 +20,12 @@ FOUR = 4
 
 NONE = -1  # in the place of a row that does not exist
 
+# From the number of a row among some to the row of a part.
+Row: TypeAlias = Callable[[b.Expr], b.Expr]
+
+# From a row of a part to whether it exists, and which row of the result it is.
+Rows: TypeAlias = Callable[[b.Expr], tuple[b.Expr, b.Expr]]
+
 
 @dataclass(frozen=True, slots=True)
 class Operand:
@@ -59,6 +65,15 @@ class Output:
             return replace(self, at=(index,))
         return replace(self, before=b.index(index * self.columns))
 
+    def rows_from(self, first: b.Expr) -> Rows:
+        """Return what gives a row of the result for one of a part that begins at ``first``."""
+
+        def row(offset: b.Expr) -> tuple[b.Expr, b.Expr]:
+            index = b.index(first + offset)
+            return index < self.rows, index
+
+        return row
+
     def place(self, row: b.Expr, column: b.Expr) -> tuple[b.Expr, ...]:
         """The indices of an element."""
         return (*self.at, row, self.column(column))
@@ -97,13 +112,6 @@ def declared(
         buffer = kernel.argument(f"x{number}", sizes, b.STORAGE[dtype])
         operands.append(Operand(buffer, is_row, dtype))
     return tuple(operands)
-
-
-# From the number of a row among some to the row of a part.
-Row: TypeAlias = Callable[[b.Expr], b.Expr]
-
-# From a row of a part to whether it exists, and which row of the result it is.
-Rows: TypeAlias = Callable[[b.Expr], tuple[b.Expr, b.Expr]]
 
 
 @dataclass(frozen=True, slots=True)

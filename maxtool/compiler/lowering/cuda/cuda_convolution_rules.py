@@ -7,13 +7,14 @@ from math import prod
 from typing import TypeAlias
 
 from maxtool.compiler.filter_storage import filter_forms
-from maxtool.compiler.fusion.convolution_fusions import DEPTHWISE, DIRECT
-from maxtool.compiler.image_geometry import as_row, filter_window
+from maxtool.compiler.fusion.convolution_fusions import DEPTHWISE, DIRECT, PHASED
+from maxtool.compiler.image_geometry import as_row, filter_window, phases_of
 from maxtool.compiler.kernels.cuda.gpu_requests import Depthwise, ImplicitGemm, Linear
 from maxtool.compiler.kernels.cuda.product_output import FOUR
 from maxtool.compiler.kernels.kernel_options import ChainEpilogue, ChainStep, Window
+from maxtool.compiler.kernels.requests import Request
 from maxtool.compiler.lowering.chain import Chain, Columns, Pending
-from maxtool.compiler.lowering.convolution_rules import stored_filter
+from maxtool.compiler.lowering.convolution_rules import general_convolution, stored_filter
 from maxtool.compiler.lowering.cuda.cuda_product_rules import product_of
 from maxtool.compiler.lowering.function_lowering import Expr, FunctionLowering, Rule
 from maxtool.compiler.lowering.permute_rules import permuted
@@ -48,24 +49,51 @@ def _direct(function: FunctionLowering, node: Node) -> None:
     _set(function, node, of_pixels if groups == 1 and _is_of_pixels(window) else of_images)
 
 
-def _depthwise(function: FunctionLowering, node: Node) -> None:
+def _phased(function: FunctionLowering, node: Node) -> None:
     x, (result,) = node.inputs[0], node.outputs
+    if stored_filter(function, node) is None:
+        general_convolution(function, node)
+        return
+    channels, features = int(x.shape[-1]), int(result.shape[-1])
+    window, phases = phases_of(node)
+    product = product_of(x.dtype, Dim(features), Dim(channels))
+    terms = prod(window.size) * channels
+    filters = _filters(function, node, [phases.count, features, terms])
+
+    def call(after: ChainEpilogue, others: Sequence[Expr], out: DType) -> Expr:
+        request = ImplicitGemm(
+            **vars(product), window=window, phases=phases, grouped=False, after=after
+        )
+        return _called(function, node, request, [filters, *others], out)
+
+    _set(function, node, call)
+
+
+def _called(
+    function: FunctionLowering, node: Node, request: Request, others: Sequence[Expr], out: DType
+) -> Expr:
+    """The result of a kernel of images, for which a line is one of one row."""
+    x, (result,) = node.inputs[0], node.outputs
+    sizes = function.sizes(result.shape)
+    if x.rank > 3:
+        return function.kernel(request, [function.get(x), *others], sizes, out)
+    batch, *line = function.sizes(x.shape)
+    image = function.reshaped(function.get(x), [batch, 1, *line])
+    value = function.kernel(request, [image, *others], [sizes[0], 1, *sizes[1:]], out)
+    return function.reshaped(value, sizes)
+
+
+def _depthwise(function: FunctionLowering, node: Node) -> None:
+    x = node.inputs[0]
     window, channels = filter_window(node), int(x.shape[-1])
     filters = _filters(function, node, [*window.size, channels])
-    line = [1] if x.rank == 3 else []
-    if line:
+    if x.rank == 3:
         window, filters = as_row(window), function.reshaped(filters, [1, *window.size, channels])
 
     def call(after: ChainEpilogue, others: Sequence[Expr], out: DType) -> Expr:
         fours = channels % FOUR == 0
         request = Depthwise(dtype=x.dtype.value, window=window, fours=fours, after=after)
-        given, made = (
-            [each[0], *line, *each[1:]]
-            for each in (function.sizes(x.shape), function.sizes(result.shape))
-        )
-        image = function.reshaped(function.get(x), given) if line else function.get(x)
-        value = function.kernel(request, [image, filters, *others], made, out)
-        return function.reshaped(value, function.sizes(result.shape)) if line else value
+        return _called(function, node, request, [filters, *others], out)
 
     _set(function, node, call)
 
@@ -124,4 +152,8 @@ def _filters(function: FunctionLowering, node: Node, sizes: Sequence[int]) -> Ex
     return function.reshaped(value, sizes)
 
 
-CONVOLUTIONS: dict[str, Rule] = {DEPTHWISE: _depthwise, DIRECT: _direct}
+CONVOLUTIONS: dict[str, Rule] = {
+    DEPTHWISE: _depthwise,
+    DIRECT: _direct,
+    PHASED: _phased,
+}
