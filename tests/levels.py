@@ -82,6 +82,7 @@ KERNELS = {
     "SortedPlaces": "graph/test_ranking.py::test_the_order_of_all[float32]",
     "TopRows": "graph/test_ranking.py::test_what_numpy_sorts[float32]",
     "WeightedSum": "compiler/kernels/test_experts.py::test_weighted_sum[8-64]",
+    "StackDepth": "compiler/test_convolutions.py::test_volumes[taps0-window0]",
     "WinogradConvolution": "compiler/kernels/test_winograd.py"
     "::test_what_numpy_computes[size2-24-37-around2-4]",
 }

@@ -16,7 +16,12 @@ from maxtool.compiler.fusion.convolution_fusions import (
     PHASED,
     SPECIAL,
 )
-from maxtool.compiler.image_geometry import image_window, phases_of, sized_phases_of
+from maxtool.compiler.image_geometry import (
+    image_channels,
+    image_window,
+    phases_of,
+    sized_phases_of,
+)
 from maxtool.compiler.kernels.cpu.byte_dot import GROUP, byte_tiles, groups, runs
 from maxtool.compiler.kernels.cpu.convolution_tiles import joined_groups, tiles_of
 from maxtool.compiler.kernels.cpu.winograd_tiles import that_pay
@@ -310,7 +315,7 @@ def filter_forms(node: Node, target: Target) -> tuple[FilterForm, ...]:
         if node.op == PHASED:
             return (PhasedFilterForm(turned, 1, phases_of(node)[1].stride),)
         return (FilterForm(turned, None),)
-    features, channels = int(node.outputs[0].shape[-1]), int(node.inputs[0].shape[-1])
+    features, channels = int(node.outputs[0].shape[-1]), image_channels(node)
     if node.op == PHASED:
         window, image, sized = sized_phases_of(node)
         tiles = tiles_of(target.tile, window, image, channels, features, phases=sized)
@@ -320,6 +325,9 @@ def filter_forms(node: Node, target: Target) -> tuple[FilterForm, ...]:
         block = byte_tiles(target, window, image, channels, features).block
         return (IntegerFilterForm(turned, block, runs(window, channels)[0]),)
     sizes = target.tile, window, image, channels, features
+    if len(order) == 5:  # with the slices of a volume next to its channels
+        stacked = (turned[0], *turned[2:4], turned[1], turned[4])
+        return (FilterForm(stacked, tiles_of(*sizes).block),)
     given = node.attributes["groups"]
     if given > 1:
         groups = joined_groups(target.tile, features, given)

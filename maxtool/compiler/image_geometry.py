@@ -21,6 +21,12 @@ def filter_window(node: Node) -> Window:
     return window_of(node, tuple(int(node.inputs[1].shape[axis]) for axis in order[:-2]))
 
 
+def image_channels(node: Node) -> int:
+    """Return the channels of its image: of a volume those of all slices that the window sees."""
+    x, size = node.inputs[0], filter_window(node).size
+    return int(x.shape[-1]) * (size[0] if len(size) == 3 else 1)
+
+
 def as_row(window: Window) -> Window:
     """Return the window of a line as that of an image of one row."""
     parts = (window.size, window.stride, window.dilation, window.before, window.after)
@@ -29,10 +35,15 @@ def as_row(window: Window) -> Window:
 
 
 def image_window(node: Node) -> tuple[Window, tuple[int, int]]:
-    """Return the window of such a convolution, and the sizes of its image: a line has one row."""
+    """Return the window of such a convolution, and the sizes of its image.
+
+    A line has one row, and the image of a volume is one of its slices.
+    """
     window, sizes = filter_window(node), node.inputs[0].shape[1:-1].static()
     if len(sizes) == 1:
         return as_row(window), (1, *sizes)
+    if len(sizes) == 3:
+        window, sizes = window.along(slice(1, None)), sizes[1:]
     rows, columns = sizes
     return window, (rows, columns)
 

@@ -315,6 +315,29 @@ def test_transposed_lines(sizes: tuple[int, int, int, tuple[int, int], int]) -> 
     compared(call, ("n", size, 3), **weights)
 
 
+@pytest.mark.parametrize(
+    ("taps", "window"),
+    [
+        ((3, 3, 3), {"padding": 1}),
+        ((2, 4, 4), {"stride": (2, 4, 4)}),
+        ((3, 1, 2), {"stride": (2, 1, 1), "dilation": (2, 1, 3), "padding": (3, 1, 0, 0, 1, 2)}),
+    ],
+)
+def test_volumes(taps: tuple[int, int, int], window: dict[str, Any]) -> None:
+    weights = {"f": drawn(*taps, 5, 20), "bias": drawn(20)}
+
+    def call(x: Tensor, f: Tensor, bias: Tensor) -> Tensor:
+        y = ops.conv3d(x, f, bias=bias, **window)
+        return ops.relu(y * bias + y)
+
+    graph = traced(call, ["n", 6, 8, 9, 5], **weights)
+    form = forms(graph)["f"]
+    assert form is not None
+    values = weights["f"]
+    np.testing.assert_array_equal(form.restore(form.store(values), values.shape), values)
+    compared(call, ("n", 6, 8, 9, 5), **weights)
+
+
 def test_groups_of_a_line() -> None:
     weights = {"f": drawn(5, 6, 36)}
 

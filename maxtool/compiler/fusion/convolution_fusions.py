@@ -26,7 +26,7 @@ SPECIAL = (DIRECT, DEPTHWISE, INTEGER_DIRECT, INTEGER_DEPTHWISE, PHASED)
 OF_EACH_CHANNEL = (DEPTHWISE, INTEGER_DEPTHWISE)
 
 # The convolutions that each kind of target may have a kernel for, by name.
-_ON_CPUS = "conv1d conv2d integer_convolution conv_transpose1d conv_transpose2d"
+_ON_CPUS = "conv1d conv2d conv3d integer_convolution conv_transpose1d conv_transpose2d"
 _ON_GPUS = "conv1d conv2d conv3d conv_transpose1d conv_transpose2d"
 # Features of a group from which on it fills tiles of a product well enough.
 _FEATURES = 16
@@ -45,9 +45,11 @@ def _name_on_cpus(node: Node) -> str | None:
     x, filter_, _ = node.inputs
     groups, channels = node.attributes["groups"], int(filter_.shape[-1])
     known = x.shape[1:].is_static and 0 not in x.shape[1:]
-    if x.dtype not in _NAMES or x.rank > 4 or not known or 0 in node.outputs[0].shape[1:]:
+    if x.dtype not in _NAMES or not known or 0 in node.outputs[0].shape[1:]:
         return None
     direct, depthwise = _NAMES[x.dtype]
+    if x.rank == 5:
+        return direct if groups == 1 and direct == DIRECT else None
     if node.op in TRANSPOSED:
         plain = groups == 1 == max(node.attributes["dilation"])
         return PHASED if plain and direct == DIRECT else None

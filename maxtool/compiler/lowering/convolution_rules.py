@@ -19,11 +19,17 @@ from maxtool.compiler.fusion.convolution_fusions import (
     PHASED,
     SPECIAL,
 )
-from maxtool.compiler.image_geometry import filter_window, image_window, sized_phases_of
+from maxtool.compiler.image_geometry import (
+    filter_window,
+    image_channels,
+    image_window,
+    sized_phases_of,
+)
 from maxtool.compiler.kernels.cpu.cpu_requests import (
     DepthwiseConvolution,
     DirectConvolution,
     IntegerConvolution,
+    StackDepth,
     WinogradConvolution,
 )
 from maxtool.compiler.kernels.kernel_options import ChainEpilogue, ChainStep
@@ -48,23 +54,37 @@ def _special(function: FunctionLowering, node: Node) -> None:
     weight, form = stored
     if node.op in OF_EACH_CHANNEL and x.rank == 3:
         weight = function.reshaped(weight, [1, *form.shape(node.inputs[1].shape.static())])
-    operands = [function.get(x), weight, *map(function.get, (*gate, bias))]
-    is_line = x.rank == 3
-    batch, *sizes = function.sizes(result.shape)
-    if is_line:
-        operands[0] = function.reshaped(operands[0], [batch, 1, *function.sizes(x.shape[1:])])
+    operands = [_image(function, node), weight, *map(function.get, (*gate, bias))]
+    sizes = function.sizes(result.shape)
+    made = {3: [sizes[0], 1, *sizes[1:]], 5: [sizes[0] * sizes[1], *sizes[2:]]}.get(x.rank, sizes)
 
     def emit(inputs: Sequence[Expr | Columns], steps: tuple[ChainStep, ...], out: DType) -> Expr:
         columns = tuple(isinstance(each, Columns) for each in inputs)
         others = [each.expr if isinstance(each, Columns) else each for each in inputs]
         types = tuple(str(each.ty.dtype) for each in others)
         request = _request(node, form, ChainEpilogue(columns, steps, types, out.value))
-        line = [1] if is_line else []
-        value = function.kernel(request, [*operands, *others], [batch, *line, *sizes], out)
-        return function.reshaped(value, [batch, *sizes]) if is_line else value
+        value = function.kernel(request, [*operands, *others], made, out)
+        return value if x.rank == 4 else function.reshaped(value, sizes)
 
     width = int(result.shape[-1])
     function.chains[id(result)] = Chain((Pending(emit),), (), width, result.dtype)
+
+
+def _image(function: FunctionLowering, node: Node) -> Expr:
+    """The input as images: a line is one of one row, and a volume several of stacked slices."""
+    x = node.inputs[0]
+    value, (batch, *sizes) = function.get(x), function.sizes(x.shape)
+    if x.rank == 3:
+        return function.reshaped(value, [batch, 1, *sizes])
+    if x.rank == 4:
+        return value
+    slices, rows, columns, channels = sizes
+    outputs, stacked = function.size(node.outputs[0].shape[1]), image_channels(node)
+    request = StackDepth(window=filter_window(node).along(slice(1)), channels=int(channels))
+    flat = function.reshaped(value, [batch, slices, rows * columns, channels])
+    sized = [batch, outputs, rows * columns, stacked]
+    images = function.kernel(request, [flat], sized)
+    return function.reshaped(images, [batch * outputs, rows, columns, stacked])
 
 
 def _request(node: Node, form: FilterForm, after: ChainEpilogue) -> Request:
@@ -75,7 +95,7 @@ def _request(node: Node, form: FilterForm, after: ChainEpilogue) -> Request:
     else:
         window, sizes = image_window(node)
     x = node.inputs[0]
-    channels, zero = int(x.shape[-1]), node.attributes.get("zero", 0)
+    channels, zero = image_channels(node), node.attributes.get("zero", 0)
     if node.op in OF_EACH_CHANNEL:
         return DepthwiseConvolution(
             window=window,

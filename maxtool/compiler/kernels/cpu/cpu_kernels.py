@@ -28,6 +28,7 @@ from maxtool.compiler.kernels.cpu.quantized_experts import quantized_expert_line
 from maxtool.compiler.kernels.cpu.quantized_linear import quantized_linear, quantized_linears
 from maxtool.compiler.kernels.cpu.rope import rope
 from maxtool.compiler.kernels.cpu.row_parts import cut_rows, join_rows
+from maxtool.compiler.kernels.cpu.stack_depth import stack_depth
 from maxtool.compiler.kernels.cpu.winograd_convolution import winograd_convolution
 from maxtool.compiler.kernels.requests import PrimFunc, Request, Row, row_with
 from maxtool.compiler.kernels.shared import on_backend
@@ -41,6 +42,7 @@ KERNELS: tuple[Row, ...] = (
     row_with(RegisterTile, c.DirectConvolution)(direct_convolution),
     row_with(RegisterTile, r.DotAttention)(dot_attention),
     row_with(RegisterTile, c.JoinRows)(join_rows),
+    row_with(RegisterTile, c.StackDepth)(stack_depth),
     row_with(RegisterTile, c.PackedEmbedding)(embedding),
     row_with(RegisterTile, c.PackedExpertLinear)(expert_linear),
     row_with(RegisterTile, c.PackedLinear)(linear),

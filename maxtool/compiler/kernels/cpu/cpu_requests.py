@@ -55,6 +55,13 @@ class DirectConvolution(Request):
     after: ChainEpilogue
 
 
+class StackDepth(Request):
+    """The slices of a volume that a window along them sees, as channels side by side."""
+
+    window: Window
+    channels: int
+
+
 class IntegerConvolution(Request):
     """Convolution with a packed filter of bytes, of images of bytes and of known sizes."""
 
