@@ -14,12 +14,13 @@ from maxtool import __version__
 from maxtool.artifact import weights
 from maxtool.artifact.check import PassedCheck
 from maxtool.artifact.contents import Contents, NamedGraph
+from maxtool.artifact.convolution_work import operations
 from maxtool.errors import MachineLacks
 from maxtool.graph import TensorType
 from maxtool.runtime import loader
 from maxtool.runtime.loader.machine import CUDA_RUNTIME, RUNTIME
 from maxtool.runtime.loader.manifest import CHECKSUM, checksum
-from maxtool.runtime.loader.manifest_parser import SCHEMA
+from maxtool.runtime.loader.manifest_parser import MAX_SIZE, SCHEMA
 from maxtool.runtime.loader.specs import ALIGNMENT
 from maxtool.weights.formats.artifact import FILE
 
@@ -55,10 +56,17 @@ def describe(contents: Contents, facts: Mapping[str, object]) -> dict[str, objec
             "alignment": ALIGNMENT,
             "tensors": [one.manifest for one in placed],
         },
+        **_work(contents),
         "limits": dict(contents.limits),
         "tables": tables,
         "check": {"status": "not checked"},
     }
+
+
+def _work(contents: Contents) -> dict[str, object]:
+    """Return the operations of the function that convolves most; nothing if none does."""
+    most = max((operations(function) for function in contents.functions), default=0)
+    return {"operations": min(most, MAX_SIZE)} if most else {}
 
 
 def checked(passed_check: PassedCheck) -> dict[str, object]:

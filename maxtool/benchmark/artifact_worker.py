@@ -34,7 +34,7 @@ class ArtifactWorker:
 
     def load(self) -> Answer:
         """Load the model as ``run.py`` does: seconds of checking files, and its threads."""
-        from maxtool.runtime.loader.host import set_threads
+        from maxtool.runtime.loader.host import threads_of
         from maxtool.runtime.loader.manifest import Manifest
         from maxtool.runtime.loader.model import Model
 
@@ -43,8 +43,7 @@ class ArtifactWorker:
         manifest.verify(again=True)
         checksums = time.perf_counter() - began
         self._model = Model(manifest, verified=True, device=None, progress=lambda _share: None)
-        threads = set_threads(sum(spec.nbytes() for spec in manifest.weights))
-        return {"checksums": checksums, "threads": threads}
+        return {"checksums": checksums, "threads": threads_of(manifest)}
 
     def first(self, length: int) -> Answer:
         """Seconds to the first result of a model of text, from ``length`` tokens."""

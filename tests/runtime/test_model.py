@@ -341,7 +341,9 @@ def test_an_incomplete_character_waits_for_its_bytes(model: loader.Model) -> Non
     assert "\ufffd" in stream.flush()
 
 
-def threads(weight_bytes: int, cpus: str, **inputs: str) -> tuple[str, str, str]:
+def threads(
+    weight_bytes: int, cpus: str, operations: int = 0, **inputs: str
+) -> tuple[str, str, str]:
     """Threads, pinning and spins that set_threads chooses in a process that may use ``cpus``.
 
     A small model that was loaded before does not count.
@@ -350,7 +352,7 @@ def threads(weight_bytes: int, cpus: str, **inputs: str) -> tuple[str, str, str]
         "import os; from maxtool.runtime.loader import host; "
         "host.set_threads(1); "
         "names = 'TVM_BIND_THREADS', 'TVM_THREAD_POOL_SPIN_COUNT'; "
-        f"print(host.set_threads({weight_bytes}), *map(os.environ.get, names))"
+        f"print(host.set_threads({weight_bytes}, {operations}), *map(os.environ.get, names))"
     )
     clean = {k: v for k, v in os.environ.items() if not k.startswith("TVM_")}
     done = subprocess.run(
@@ -372,6 +374,7 @@ def test_threads_follow_the_machine_and_the_weights() -> None:
     assert threads(1 << 20, every) == ("1", "0", host.SPINS)
     assert 1 <= int(threads(large, every)[0]) <= (os.cpu_count() or 1)
     assert threads(8 << 20, every, TVM_NUM_THREADS="3")[0] == "2"
+    assert threads(1 << 10, every, operations=16 << 20, TVM_NUM_THREADS="3")[0] == "2"
     own = {"TVM_BIND_THREADS": "1", "TVM_THREAD_POOL_SPIN_COUNT": "7"}
     assert threads(large, every, TVM_NUM_THREADS="3", **own) == ("3", "1", "7")
 

@@ -19,7 +19,10 @@ from .memory import Array, aligned
 from .specs import DTYPES
 from .watched_files import WatchedFile
 
+# Bytes of weights, and operations of convolutions, that are worth a thread: some tenth of a
+# millisecond.
 BYTES_PER_THREAD = 4 << 20
+OPERATIONS_PER_THREAD = 8 << 20
 # How often a thread that waits for work yields before it sleeps: a millisecond or two, longer than
 # what happens between two tokens. TVM's own number keeps cores busy for a tenth of a second.
 SPINS = "5000"
@@ -44,7 +47,7 @@ class Host:
     vm = (CPU, 0, POOLED)
 
     def __init__(self, manifest: Manifest) -> None:
-        self._threads = set_threads(sum(spec.nbytes() for spec in manifest.weights))
+        self._threads = threads_of(manifest)
         check_machine(manifest.target)
         file = manifest.weights_file
         self._watched = WatchedFile(file, manifest.stamps[file])
@@ -126,7 +129,13 @@ def _in_words(said: str) -> str:
     return f"sizes inside the model that have to agree are {differ[1]} and {differ[2]}"
 
 
-def set_threads(weight_bytes: int) -> int:
+def threads_of(manifest: Manifest) -> int:
+    """Choose the threads of a model; see :func:`set_threads`."""
+    weight_bytes = sum(spec.nbytes() for spec in manifest.weights)
+    return set_threads(weight_bytes, manifest.operations)
+
+
+def set_threads(weight_bytes: int, operations: int = 0) -> int:
     """Choose the size of TVM's thread pool, unless the environment already does.
 
     One thread per physical core that this process may use, at most its share of CPU time: worker
@@ -135,15 +144,17 @@ def set_threads(weight_bytes: int) -> int:
     first cores, whoever else is busy there, and whether or not they may be used.
 
     Returns:
-        How many of the threads a model of that size uses: one that has few weights to read, about
-        what a generated token reads, costs more to wake than it saves.
+        How many of the threads a model uses that has such weights and convolves so much: where one
+        has little to do, it costs more to wake than it saves. What a generated token takes is to
+        read the weights.
     """
     allowed = getattr(os, "sched_getaffinity", lambda _: set(range(os.cpu_count() or 1)))(0)
     most = str(max(1, min(_cores(allowed), _quota())))
     pool = os.environ.setdefault("TVM_NUM_THREADS", most)
     os.environ.setdefault("TVM_BIND_THREADS", "0")
     os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", SPINS)
-    return max(1, min(int(pool if pool.isdigit() else most), weight_bytes // BYTES_PER_THREAD))
+    worth = max(weight_bytes // BYTES_PER_THREAD, operations // OPERATIONS_PER_THREAD)
+    return max(1, min(int(pool if pool.isdigit() else most), worth))
 
 
 def _cores(allowed: set[int]) -> int:

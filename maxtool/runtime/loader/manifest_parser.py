@@ -57,6 +57,8 @@ class ManifestParser:
         self.weights_file = self.weights_files[0]
         self.weights = tuple(map(self._stored, self._tensors(root["weights"], "tensors")))
         self.tables = tuple(map(self._table, self._get(root, "tables", (list, type(None))) or ()))
+        # About how many operations a call's convolutions are, beside what weights say.
+        self.operations = self._count(root, "operations") or 0
         self.context = self._count(root, "context")
         # Texts that the state holds side by side.
         self.batch = self._count(root, "batch") or 1
