@@ -18,12 +18,12 @@ from maxtool.compiler.fusion.convolution_fusions import (
 )
 from maxtool.compiler.image_geometry import (
     image_channels,
+    image_sizes,
     image_window,
     phases_of,
-    sized_phases_of,
 )
 from maxtool.compiler.kernels.cpu.byte_dot import GROUP, byte_tiles, groups, runs
-from maxtool.compiler.kernels.cpu.convolution_tiles import joined_groups, tiles_of
+from maxtool.compiler.kernels.cpu.convolution_tiles import best_tile, joined_groups, tiles_of
 from maxtool.compiler.kernels.cpu.winograd_tiles import that_pay
 from maxtool.compiler.packing import pack_linear, packed_shape
 from maxtool.compiler.targets import Target
@@ -147,7 +147,7 @@ class PhasedFilterForm(FilterForm):
         stride: Rows and columns from a pixel of the result to the next one of its phase.
     """
 
-    stride: tuple[int, int] = (1, 1)
+    stride: tuple[int, ...] = (1, 1)
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the stored filter."""
@@ -315,28 +315,35 @@ def filter_forms(node: Node, target: Target) -> tuple[FilterForm, ...]:
         if node.op == PHASED:
             return (PhasedFilterForm(turned, 1, phases_of(node)[1].stride),)
         return (FilterForm(turned, None),)
+    return _forms_of_cpus(node, target, turned)
+
+
+def _forms_of_cpus(
+    node: Node, target: CpuTarget, turned: tuple[int, ...]
+) -> tuple[FilterForm, ...]:
     features, channels = int(node.outputs[0].shape[-1]), image_channels(node)
-    if node.op == PHASED:
-        window, image, sized = sized_phases_of(node)
-        tiles = tiles_of(target.tile, window, image, channels, features, phases=sized)
-        return (PhasedFilterForm(turned, tiles.block, sized.stride),)
-    window, image = image_window(node)
-    if node.op == INTEGER_DIRECT:
+    image, given = image_sizes(node.inputs[0]), node.attributes["groups"]
+    window, phases = phases_of(node) if node.op == PHASED else (image_window(node), None)
+    if image is not None and node.op == INTEGER_DIRECT:
         block = byte_tiles(target, window, image, channels, features).block
         return (IntegerFilterForm(turned, block, runs(window, channels)[0]),)
-    sizes = target.tile, window, image, channels, features
-    if len(order) == 5:  # with the slices of a volume next to its channels
-        stacked = (turned[0], *turned[2:4], turned[1], turned[4])
-        return (FilterForm(stacked, tiles_of(*sizes).block),)
-    given = node.attributes["groups"]
+    groups = joined_groups(target.tile, features, given)
+    if image is None:
+        block, _ = best_tile(target.tile, window, channels, features // groups)
+    else:
+        sizes = target.tile, window, image, channels, features
+        block = tiles_of(*sizes, groups=groups, phases=phases).block
+    if phases is not None:
+        return (PhasedFilterForm(turned, block, phases.stride),)
     if given > 1:
-        groups = joined_groups(target.tile, features, given)
-        block = tiles_of(*sizes, groups=groups).block
         return (GroupedFilterForm(turned, block, given, groups),)
+    if len(turned) == 5:  # with the slices of a volume next to its channels
+        return (FilterForm((turned[0], *turned[2:4], turned[1], turned[4]), block),)
+    if image is None:
+        return (FilterForm(turned, block),)
     batch = node.inputs[0].shape[0]
-    images = int(batch) if batch.is_static else 1
     transformed = (
         WinogradFilterForm(turned, tiles.block, tiles.winograd.outputs)
-        for tiles in that_pay(*sizes, images)
+        for tiles in that_pay(*sizes, int(batch) if batch.is_static else 1)
     )
-    return (*transformed, FilterForm(turned, tiles_of(*sizes).block))
+    return (*transformed, FilterForm(turned, block))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from maxtool.compiler.kernels.kernel_options import Phases, SizedPhases, Window
-from maxtool.graph import Node
+from maxtool.compiler.kernels.kernel_options import Phases, Window
+from maxtool.graph import Node, Tensor
 
 
 def window_of(node: Node, size: tuple[int, ...]) -> Window:
@@ -21,12 +19,6 @@ def filter_window(node: Node) -> Window:
     return window_of(node, tuple(int(node.inputs[1].shape[axis]) for axis in order[:-2]))
 
 
-def image_channels(node: Node) -> int:
-    """Return the channels of its image: of a volume those of all slices that the window sees."""
-    x, size = node.inputs[0], filter_window(node).size
-    return int(x.shape[-1]) * (size[0] if len(size) == 3 else 1)
-
-
 def as_row(window: Window) -> Window:
     """Return the window of a line as that of an image of one row."""
     parts = (window.size, window.stride, window.dilation, window.before, window.after)
@@ -34,59 +26,48 @@ def as_row(window: Window) -> Window:
     return Window(*((one, *part) for one, part in row))
 
 
-def image_window(node: Node) -> tuple[Window, tuple[int, int]]:
-    """Return the window of such a convolution, and the sizes of its image.
+def image_window(node: Node) -> Window:
+    """Return the window of such a convolution on an image.
 
     A line has one row, and the image of a volume is one of its slices.
     """
-    window, sizes = filter_window(node), node.inputs[0].shape[1:-1].static()
-    if len(sizes) == 1:
-        return as_row(window), (1, *sizes)
-    if len(sizes) == 3:
-        window, sizes = window.along(slice(1, None)), sizes[1:]
-    rows, columns = sizes
-    return window, (rows, columns)
+    window = filter_window(node)
+    if len(window.size) == 1:
+        return as_row(window)
+    return window.along(slice(-2, None))
+
+
+def image_sizes(value: Tensor) -> tuple[int, int] | None:
+    """Return the sizes of a value as an image, if they are known."""
+    shape = value.shape[1:-1]
+    if not shape.is_static:
+        return None
+    rows, columns = (1, *shape.static())[-2:]
+    return rows, columns
+
+
+def image_channels(node: Node) -> int:
+    """Return the channels of its image: of a volume those of all slices that the window sees."""
+    x, size = node.inputs[0], filter_window(node).size
+    return int(x.shape[-1]) * (size[0] if len(size) == 3 else 1)
 
 
 def phases_of(node: Node) -> tuple[Window, Phases]:
     """Return a transposed convolution as phases: their window, and the phases.
 
     A row ``q * stride + phase`` of what is cropped is the sum over ``j`` of row ``q - j`` of the
-    image times row ``phase + stride * j`` of the filter. The window's padding behind an image is
-    as much as it can be.
+    image times row ``phase + stride * j`` of the filter.
     """
-    window = filter_window(node)
-    if len(window.size) == 1:
-        window = as_row(window)
-    axes = zip(window.size, window.stride, window.before, strict=True)
+    window = image_window(node)
+    axes = zip(window.size, window.stride, window.before, window.after, strict=True)
     parts = [_phase(*axis) for axis in axes]
-    taps, before, cropped = (tuple(part[i] for part in parts) for i in range(3))
-    ones, behind = (1, 1), tuple(max(window.stride) + size for size in taps)
-    phases = Phases(_two(window.stride), _two(cropped))
-    return Window(taps, ones, ones, before, behind), phases
+    taps, before, after, cropped = (tuple(part[i] for part in parts) for i in range(4))
+    return Window(taps, (1, 1), (1, 1), before, after), Phases(window.stride, window.size, cropped)
 
 
-def sized_phases_of(node: Node) -> tuple[Window, tuple[int, int], SizedPhases]:
-    """Return the same of images of known sizes, with these: just so much padding is behind them."""
-    window, phases = phases_of(node)
-    given, image = image_window(node)
-    made = node.outputs[0].shape[1:-1].static()
-    result = _two((1, *made) if len(made) == 1 else made)
-    axes = zip(image, result, given.stride, given.before, strict=True)
-    after = tuple(
-        max(0, (size - 1 + before) // stride - pixels + 1) for pixels, size, stride, before in axes
-    )
-    sized = SizedPhases(phases.stride, phases.before, _two(given.size), result)
-    return replace(window, after=after), image, sized
-
-
-def _phase(size: int, stride: int, before: int) -> tuple[int, int, int]:
-    """Return places of a phase's window, padding before it, and what is cropped, of a dimension."""
+def _phase(size: int, stride: int, before: int, after: int) -> tuple[int, int, int, int]:
+    """Return places of a phase's window, its padding, and what is cropped, along a dimension."""
     taps = -(-size // stride)
     first = min(before // stride, taps - 1)
-    return taps, taps - 1 - first, before - first * stride
-
-
-def _two(sizes: tuple[int, ...]) -> tuple[int, int]:
-    rows, columns = sizes
-    return rows, columns
+    behind = max(0, (size - 1 - after) // stride)
+    return taps, taps - 1 - first, behind, before - first * stride

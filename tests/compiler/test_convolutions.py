@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,23 @@ def compared(call: Callable[..., Any], *shapes: tuple[int | str, ...], **weights
         inputs = [rng.standard_normal(size).astype("f4") for size in sizes]
         (exact,) = evaluate(graph, inputs, weights)
         got = run(*map(Tensor, inputs))[0].to_numpy()
+        np.testing.assert_allclose(got, exact, rtol=1e-4, atol=1e-4)
+
+
+def compared_sizes(
+    call: Callable[..., Any], sizes: Sequence[tuple[int, ...]], **weights: Array
+) -> None:
+    """Compare compiled code for images of any size with the float64 definition."""
+    (rank,) = {len(size) for size in sizes}
+    shape = ["n", *("h", "w")[: rank - 2], sizes[0][-1]]
+    graph = traced(call, shape, **weights)
+    nodes = rewrite(graph, Placement.of([graph], Targets())).nodes
+    assert not any(str(getattr(node, "op", "")).startswith("conv") for node in nodes)
+    run = executor.find_executor().compile(graph, weights)
+    for size in sizes:
+        x = rng.standard_normal(size).astype("f4")
+        (exact,) = evaluate(graph, [x], weights)
+        got = run(Tensor(x))[0].to_numpy()
         np.testing.assert_allclose(got, exact, rtol=1e-4, atol=1e-4)
 
 
@@ -336,6 +353,71 @@ def test_volumes(taps: tuple[int, int, int], window: dict[str, Any]) -> None:
     values = weights["f"]
     np.testing.assert_array_equal(form.restore(form.store(values), values.shape), values)
     compared(call, ("n", 6, 8, 9, 5), **weights)
+
+
+# Sizes of images that are narrower than a tile, as wide, and wider.
+ANY_SIZE = [(1, 3), (2, 14), (5, 17), (4, 9), (3, 40)]
+OPEN: list[tuple[tuple[int, int], int, dict[str, Any]]] = [
+    ((3, 3), 1, {"padding": 1}),
+    ((1, 1), 1, {}),
+    ((1, 1), 1, {"stride": 2}),
+    ((1, 2), 1, {"stride": (1, 2), "dilation": (1, 2)}),
+    ((5, 2), 1, {"padding": (3, 1, 0, 2), "stride": (2, 1)}),
+    ((3, 3), 4, {"padding": 1, "stride": 2}),
+    ((1, 1), 3, {}),
+    ((3, 3), 12, {"padding": 1}),
+    ((1, 3), 12, {"stride": (2, 2)}),
+    ((5, 7), 12, {"padding": (2, 4, 6, 5), "dilation": (1, 2), "stride": (1, 3)}),
+]
+
+
+@pytest.mark.parametrize("features", [12, 84])
+@pytest.mark.parametrize(("taps", "groups", "window"), OPEN)
+def test_images_of_any_size(
+    taps: tuple[int, int], groups: int, window: dict[str, Any], features: int
+) -> None:
+    weights = {"f": drawn(*taps, 12 // groups, features), "bias": drawn(features)}
+
+    def call(x: Tensor, f: Tensor, bias: Tensor) -> Tensor:
+        y = ops.conv2d(x, f, bias=bias, groups=groups, **window)
+        return ops.silu(y * bias) + y
+
+    sizes = [(batch, *size, 12) for batch in (1, 3) for size in ANY_SIZE]
+    fits = [size for size in sizes if "padding" in window or size[2] > 3 or taps == (1, 1)]
+    compared_sizes(call, fits, **weights)
+
+
+@pytest.mark.parametrize(("taps", "window"), [case[1:] for case in SPREAD])
+def test_transposed_images_of_any_size(taps: tuple[int, int], window: dict[str, Any]) -> None:
+    weights = {"f": drawn(*taps, 12, 20), "bias": drawn(20)}
+
+    def call(x: Tensor, f: Tensor, bias: Tensor) -> Tensor:
+        return ops.relu(ops.conv_transpose2d(x, f, bias=bias, **window))
+
+    sizes = [(batch, *size, 12) for batch in (1, 2) for size in ANY_SIZE[1:]]
+    compared_sizes(call, sizes, **weights)
+
+
+def test_lines_of_any_length() -> None:
+    weights = {"f": drawn(5, 8, 20), "g": drawn(4, 1, 20), "h": drawn(4, 20, 6)}
+
+    def call(x: Tensor, f: Tensor, g: Tensor, h: Tensor) -> Tensor:
+        y = ops.gelu(ops.conv1d(x, f, 2, padding=2))
+        y = ops.conv1d(y, g, groups=20, padding=3)
+        return ops.conv_transpose1d(y, h, 2, padding=1)
+
+    compared_sizes(call, [(1, 1, 8), (2, 30, 8), (1, 1000, 8)], **weights)
+
+
+def test_pixels_scaled_in_images_of_any_size() -> None:
+    weights = {"f": drawn(3, 3, 8, 24), "g": drawn(1, 1, 24, 24), "h": drawn(1, 1, 24, 40)}
+
+    def call(x: Tensor, f: Tensor, g: Tensor, h: Tensor) -> Tensor:
+        y = ops.hard_swish(ops.conv2d(x, f, padding=1))
+        gate = ops.sigmoid(ops.conv2d(ops.mean(y, (1, 2)), g))
+        return ops.conv2d(gate * y, h)
+
+    compared_sizes(call, [(2, 3, 2, 8), (1, 9, 14, 8)], **weights)
 
 
 def test_groups_of_a_line() -> None:

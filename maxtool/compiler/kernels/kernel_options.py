@@ -90,6 +90,16 @@ class Window:
     before: tuple[int, ...]  # padding above and to the left
     after: tuple[int, ...]  # padding below and to the right
 
+    @property
+    def is_padded(self) -> bool:
+        """Return whether some of it may lie outside of the image."""
+        return max(*self.before, *self.after) > 0
+
+    @property
+    def is_pixel(self) -> bool:
+        """Return whether every output pixel sees the input pixel of its own place alone."""
+        return max(self.size) == max(self.stride) == 1 and not self.is_padded
+
     def along(self, axes: slice) -> Window:
         """Return the window along some of its dimensions."""
         parts = (self.size, self.stride, self.dilation, self.before, self.after)
@@ -104,21 +114,14 @@ class Phases:
     parts have windows of one size, of which some use less: the last rows and columns.
     """
 
-    stride: tuple[int, int]  # rows and columns from a pixel to the next one of its phase
-    before: tuple[int, int]  # rows and columns in front of the result that are left out
+    stride: tuple[int, ...]  # rows and columns from a pixel to the next one of its phase
+    size: tuple[int, ...]  # rows and columns of the whole filter
+    before: tuple[int, ...]  # rows and columns in front of the result that are left out
 
     @property
     def count(self) -> int:
         """Return how many there are."""
         return self.stride[0] * self.stride[1]
-
-
-@dataclass(frozen=True, slots=True)
-class SizedPhases(Phases):
-    """The same where sizes are known."""
-
-    size: tuple[int, int]  # rows and columns of the whole filter
-    result: tuple[int, int]  # rows and columns of the result
 
 
 @dataclass(frozen=True, slots=True)

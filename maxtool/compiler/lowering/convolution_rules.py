@@ -22,8 +22,9 @@ from maxtool.compiler.fusion.convolution_fusions import (
 from maxtool.compiler.image_geometry import (
     filter_window,
     image_channels,
+    image_sizes,
     image_window,
-    sized_phases_of,
+    phases_of,
 )
 from maxtool.compiler.kernels.cpu.cpu_requests import (
     DepthwiseConvolution,
@@ -89,13 +90,9 @@ def _image(function: FunctionLowering, node: Node) -> Expr:
 
 def _request(node: Node, form: FilterForm, after: ChainEpilogue) -> Request:
     """Return the request of a convolution by the form of its filter; a line has one row."""
-    phases = None
-    if node.op == PHASED:
-        window, sizes, phases = sized_phases_of(node)
-    else:
-        window, sizes = image_window(node)
-    x = node.inputs[0]
-    channels, zero = image_channels(node), node.attributes.get("zero", 0)
+    x, (result,) = node.inputs[0], node.outputs
+    window, phases = phases_of(node) if node.op == PHASED else (image_window(node), None)
+    channels, zero, sizes = image_channels(node), node.attributes.get("zero", 0), image_sizes(x)
     if node.op in OF_EACH_CHANNEL:
         return DepthwiseConvolution(
             window=window,
@@ -105,8 +102,8 @@ def _request(node: Node, form: FilterForm, after: ChainEpilogue) -> Request:
             dtype=x.dtype.value,
             zero=zero,
         )
-    features = int(node.outputs[0].shape[-1])
-    if node.op == INTEGER_DIRECT:
+    features = int(result.shape[-1])
+    if sizes is not None and node.op == INTEGER_DIRECT:
         return IntegerConvolution(
             window=window,
             image=sizes,
@@ -116,7 +113,7 @@ def _request(node: Node, form: FilterForm, after: ChainEpilogue) -> Request:
             zero=zero,
             after=after,
         )
-    if isinstance(form, WinogradFilterForm):
+    if sizes is not None and isinstance(form, WinogradFilterForm):
         return WinogradConvolution(
             window=window,
             image=sizes,
@@ -132,6 +129,7 @@ def _request(node: Node, form: FilterForm, after: ChainEpilogue) -> Request:
         features=features,
         groups=form.groups if isinstance(form, GroupedFilterForm) else 1,
         phases=phases,
+        result=None if phases is None else image_sizes(result),
         scaled=len(node.inputs) == 4,
         after=after,
     )

@@ -280,7 +280,7 @@ def test_what_they_take_of_a_gpu() -> None:
     image = {"dtype": "float32", "window": window, "channels": 4}
     options = {"window": window, "fours": True, "after": ChainEpilogue((True, False), RESIDUAL)}
     product = {**options, "grouped": True, "weight_dtype": "float16"}
-    phases = {**product, "grouped": False, "wide": True, "phases": Phases((2, 2), (1, 1))}
+    phases = {**product, "grouped": False, "wide": True, "phases": Phases((2, 2), (3, 3), (1, 1))}
     functions = {
         "phases": build("implicit_gemm", **phases, aligned=True),
         "convolution": build("convolution", **image, features=8, groups=2),

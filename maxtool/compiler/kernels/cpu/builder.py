@@ -49,6 +49,18 @@ def each_vector(count: int, width: int, body: Callable[[Index, int], None]) -> N
         body(whole * width + offset, part)
 
 
+def each_neighbour(count: Index, width: int, body: Callable[[Index, int], None]) -> None:
+    """Run ``body(offset, width)`` over elements, of which there may be any number."""
+    if isinstance(count, int):
+        each_vector(count, width, body)
+        return
+    whole = index(quotient(count, width))
+    with T.serial(whole) as i:
+        body(i * width, width)
+    with T.serial(whole * width, count) as offset:
+        body(index(offset), 1)
+
+
 class Registers:
     """Rows of vectors that live in registers: every index is a constant of the build.
 
@@ -107,12 +119,12 @@ def each_row(rows: Expr, work: Index, body: Callable[[Expr], None]) -> None:
     either(few, lambda: each(rows, body, threads=False), on_all_threads)
 
 
-def each_image(batch: Expr, parts: int, work: int, body: Callable[[Expr], None]) -> None:
+def each_image(batch: Expr, parts: Index, work: Index, body: Callable[[Expr], None]) -> None:
     """Run ``body`` for every one of the ``parts`` of each image, like :func:`each_row`.
 
-    Where one image is worth all threads there is no code for a single one.
+    Where one image is known to be worth all threads there is no code for a single one.
     """
-    if parts * work >= SERIAL_WORK:
+    if isinstance(parts, int) and isinstance(work, int) and parts * work >= SERIAL_WORK:
         each(batch * parts, body, threads=True)
     else:
         each_row(batch * parts, work, body)

@@ -7,7 +7,7 @@ from functools import cached_property
 from math import gcd, prod
 
 from maxtool.compiler.cpu_target import RegisterTile
-from maxtool.compiler.kernels.kernel_options import SizedPhases, Window
+from maxtool.compiler.kernels.kernel_options import Phases, Window
 
 # Vectors of features side by side, at most: each is a register for a weight.
 MOST_VECTORS = 6
@@ -28,29 +28,25 @@ CHUNK = 1 << 18
 LEAST_TASKS = 16
 
 
-@dataclass(frozen=True)
-class ImageTiles:
-    """Tiles of the output of one image.
+@dataclass(frozen=True, kw_only=True)
+class Tiles:
+    """Tiles of the output of one image, as far as they do not depend on its size.
 
     Attributes:
         window: The window of an output pixel.
-        image: Rows and columns of the input.
         channels: Those of the input.
         block: Features that are summed side by side.
         most: Pixels of a tile, at most.
-        size_in_bytes: Bytes of an element of the image.
         groups: Parts of the channels, each convolved for itself.
         phases: Parts of the result, each convolved for itself.
     """
 
     window: Window
-    image: tuple[int, int]
     channels: int
     block: int
     most: int
-    size_in_bytes: int = 4
     groups: int = 1
-    phases: SizedPhases | None = None
+    phases: Phases | None = None
 
     @property
     def parts(self) -> int:
@@ -62,12 +58,25 @@ class ImageTiles:
         """Channels of a group."""
         return self.channels // self.groups
 
-    @cached_property
+    @property
     def is_product(self) -> bool:
         """Return whether every pixel is a row of a product, and an image may be one long line."""
-        window = self.window
-        plain = max(window.size) == max(window.stride) == 1 and self.phases is None
-        return plain and not max(*window.before, *window.after)
+        return self.window.is_pixel and self.phases is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageTiles(Tiles):
+    """Tiles of the output of an image of known sizes.
+
+    Attributes:
+        image: Rows and columns of the input.
+        size_in_bytes: Bytes of an element of the image.
+        result: Rows and columns of the result of a transposed convolution.
+    """
+
+    image: tuple[int, int]
+    size_in_bytes: int = 4
+    result: tuple[int, int] | None = None
 
     @cached_property
     def padded(self) -> tuple[int, int]:
@@ -79,11 +88,6 @@ class ImageTiles:
         return rows, columns
 
     @property
-    def is_padded(self) -> bool:
-        """Return whether there is padding."""
-        return max(*self.window.before, *self.window.after) > 0
-
-    @property
     def whole(self) -> tuple[int, int]:
         """Rows and columns of the result as others see it."""
         return self.image if self.is_product else self.lines
@@ -91,7 +95,7 @@ class ImageTiles:
     @property
     def lines(self) -> tuple[int, int]:
         """Rows and columns of the result as the kernel writes them."""
-        return self.output if self.phases is None else self.phases.result
+        return self.output if self.result is None else self.result
 
     @cached_property
     def output(self) -> tuple[int, int]:
@@ -138,8 +142,7 @@ class ImageTiles:
     @property
     def places(self) -> int:
         """Pixels of a row that find a place in the first cache, where lines share some."""
-        distance = self.window.stride[1] * self.channels * self.size_in_bytes
-        return WAYS * SAME_SET // gcd(distance, SAME_SET)
+        return _places(self.window, self.channels, self.size_in_bytes)
 
     def chunks(self, blocks: int) -> int:
         """Return how many parts an image has, each of some tiles, for so many feature blocks."""
@@ -157,7 +160,8 @@ def tiles_of(
     features: int,
     size_in_bytes: int = 4,
     groups: int = 1,
-    phases: SizedPhases | None = None,
+    phases: Phases | None = None,
+    result: tuple[int, int] | None = None,
 ) -> ImageTiles:
     """Return the tiles for so many features: of neighbours that do not crowd each other out.
 
@@ -166,14 +170,38 @@ def tiles_of(
 
     def tiles(best: int) -> ImageTiles:
         vectors, most = vectors_of(tile, features // groups, best)
-        block = vectors * tile.width
-        return ImageTiles(window, image, channels, block, most, size_in_bytes, groups, phases)
+        return ImageTiles(
+            window=window,
+            image=image,
+            channels=channels,
+            block=vectors * tile.width,
+            most=most,
+            size_in_bytes=size_in_bytes,
+            groups=groups,
+            phases=phases,
+            result=result,
+        )
 
     usual = tiles(TALL)
     if not usual.is_crowded:
         return usual
     low = tiles(LOW)
     return replace(low, most=min(low.most, low.places))
+
+
+def best_tile(tile: RegisterTile, window: Window, channels: int, features: int) -> tuple[int, int]:
+    """Return the block of features and the neighbours of a tile of images of any size."""
+    vectors, most = vectors_of(tile, features)
+    places = _places(window, channels)
+    if most > places:
+        vectors, most = vectors_of(tile, features, LOW)
+    return vectors * tile.width, min(most, places)
+
+
+def _places(window: Window, channels: int, size_in_bytes: int = 4) -> int:
+    """Return how many pixels of a row find a place in the first cache, where lines share some."""
+    distance = window.stride[1] * channels * size_in_bytes
+    return WAYS * SAME_SET // gcd(distance, SAME_SET)
 
 
 def joined_groups(tile: RegisterTile, features: int, groups: int) -> int:

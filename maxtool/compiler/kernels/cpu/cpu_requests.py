@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maxtool.compiler.kernels.kernel_options import ChainEpilogue, Epilogue, SizedPhases, Window
+from maxtool.compiler.kernels.kernel_options import ChainEpilogue, Epilogue, Phases, Window
 from maxtool.compiler.kernels.requests import Attention, DotAttention, Request
 
 
@@ -29,13 +29,13 @@ class JoinRows(Request):
 
 
 class DepthwiseConvolution(Request):
-    """Convolution of each channel for itself, of images of known sizes.
+    """Convolution of each channel for itself.
 
     They are of float32, or of bytes of that type less a zero point, which become sums in int32.
     """
 
     window: Window
-    image: tuple[int, int]
+    image: tuple[int, int] | None  # of any sizes if there are none
     channels: int
     after: ChainEpilogue
     dtype: str = "float32"
@@ -43,14 +43,15 @@ class DepthwiseConvolution(Request):
 
 
 class DirectConvolution(Request):
-    """Convolution with a packed filter in float32, of images of known sizes."""
+    """Convolution with a packed filter in float32."""
 
     window: Window
-    image: tuple[int, int]
+    image: tuple[int, int] | None  # of any sizes if there are none
     channels: int
     features: int
     groups: int  # of both
-    phases: SizedPhases | None  # of a transposed convolution
+    phases: Phases | None  # of a transposed convolution
+    result: tuple[int, int] | None  # rows and columns of that, if they are known
     scaled: bool  # whether each channel of an image has a factor; of single pixels alone
     after: ChainEpilogue
 

@@ -6,6 +6,8 @@ its own for the pixels that such columns belong to.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from tvm import tirx
@@ -26,7 +28,8 @@ class DepthwiseRow:
     """The buffers and sizes of a convolution while its kernel is built, and the row computed."""
 
     window: Window
-    image: tuple[int, int]
+    image: tuple[b.Index, b.Index]
+    count: b.Index  # pixels of a row of the result
     channels: int
     x: b.Buffer  # [batch, rows, columns * channels]
     w: b.Buffer  # [window rows, window columns, 1, channels]
@@ -35,49 +38,93 @@ class DepthwiseRow:
     zero: int = 0  # what stands for 0 in an image of bytes
 
     @property
-    def inner(self) -> tuple[int, int]:
-        """The output columns whose windows lie in the image."""
-        window, width, count = self.window, self.image[1], output_sizes(self.window, self.image)[1]
-        reach = window.dilation[1] * (window.size[1] - 1)
-        first = -(-window.before[1] // window.stride[1])
-        last = (width - 1 - reach + window.before[1]) // window.stride[1]
-        start = min(first, count)
-        return start, max(start, min(last + 1, count))
+    def everything(self) -> range:
+        """The columns of the window."""
+        return range(self.window.size[1])
 
     def compute(self, lanes: int) -> None:
         """Compute all pixels of the row, and of neighbours all channels: those lie side by side."""
-        count = output_sizes(self.window, self.image)[1]
-        start, end = self.inner
+        width = self.image[1]
+        if isinstance(width, int) and isinstance(self.count, int):
+            self._compute_known(width, self.count, lanes)
+        else:
+            self._compute_any(lanes)
 
-        def pixels(column: b.Index, number: int, taps: list[int]) -> None:
-            b.each_vector(
-                self.channels, lanes, lambda c, n: self._pixels(column, number, c, n, taps)
-            )
-
-        everything = list(range(self.window.size[1]))
+    def _compute_known(self, width: int, count: int, lanes: int) -> None:
+        """Compute a row whose sizes are known: each column at its ends has code of its own."""
+        window = self.window
+        reach = window.dilation[1] * (window.size[1] - 1)
+        start = min(-(-window.before[1] // window.stride[1]), count)
+        last = (width - 1 - reach + window.before[1]) // window.stride[1]
+        end = max(start, min(last + 1, count))
         tiles, rest = divmod(end - start, PIXELS)
         for column in range(start):
-            pixels(column, 1, self._columns(column))
+            self._each_channel(column, 1, self._columns(column, width), lanes)
         if tiles:
             with T.serial(b.integer(tiles)) as i:
-                pixels(b.index(start + i * PIXELS), PIXELS, everything)
+                self._each_channel(b.index(start + i * PIXELS), PIXELS, self.everything, lanes)
         if rest:
-            pixels(end - rest, rest, everything)
+            self._each_channel(end - rest, rest, self.everything, lanes)
         for column in range(end, count):
-            pixels(column, 1, self._columns(column))
+            self._each_channel(column, 1, self._columns(column, width), lanes)
 
-    def _columns(self, column: int) -> list[int]:
+    def _compute_any(self, lanes: int) -> None:
+        """Compute a row of any sizes: conditions say which places its ends see.
+
+        The last pixels of those that see whole windows are computed with some before them.
+        """
+        window, width, count = self.window, self.image[1], b.integer(self.count)
+        reach = window.dilation[1] * (window.size[1] - 1) - window.before[1]
+        start = b.index(b.least(-(-window.before[1] // window.stride[1]), count))
+        inside = b.ceildiv(b.greatest(b.integer(width) - reach, 0), window.stride[1])
+        end = b.index(b.greatest(b.least(inside, count), start))
+        tiles = b.index(b.ceildiv(end - start, PIXELS))
+        several = b.index(T.Cast("int64", end - start >= PIXELS))
+
+        def ends(first: b.Index, last: b.Expr) -> None:
+            with T.serial(first, last) as column:
+                self._each_channel(b.index(column), 1, self.everything, lanes, is_end=True)
+
+        ends(b.integer(0), start)
+        with T.serial(tiles * several) as i:
+            column = b.index(b.least(start + i * PIXELS, end - PIXELS))
+            self._each_channel(column, PIXELS, self.everything, lanes)
+        ends(b.index(start + (end - start) * several), count)
+
+    def _each_channel(
+        self,
+        column: b.Index,
+        number: int,
+        taps: Sequence[int],
+        lanes: int,
+        *,
+        is_end: bool = False,
+    ) -> None:
+        """Compute neighbouring pixels of all channels, from some columns of the window."""
+
+        def part(channel: b.Index, width: int) -> None:
+            self._pixels(column, number, (channel, width), taps, is_end=is_end)
+
+        b.each_vector(self.channels, lanes, part)
+
+    def _columns(self, column: int, width: int) -> list[int]:
         """The columns of the window of an output column that are in the image."""
         window = self.window
         left = column * window.stride[1] - window.before[1]
         taps = range(window.size[1])
-        return [s for s in taps if 0 <= left + s * window.dilation[1] < self.image[1]]
+        return [s for s in taps if 0 <= left + s * window.dilation[1] < width]
 
     def _pixels(
-        self, column: b.Index, count: int, channel: b.Index, lanes: int, taps: list[int]
+        self,
+        column: b.Index,
+        count: int,
+        vector: tuple[b.Index, int],
+        taps: Sequence[int],
+        *,
+        is_end: bool,
     ) -> None:
-        """Compute neighbouring pixels, from some columns of the window."""
-        window, channels = self.window, self.channels
+        """Compute neighbouring pixels of some channels; one at an end may see less."""
+        window, channels, (channel, lanes) = self.window, self.channels, vector
         image, row = self.at
         registers = b.Registers(count, lanes, lanes, str(self.output.bias.dtype))
         registers.clear()
@@ -87,12 +134,16 @@ class DepthwiseRow:
             y = b.index(top + r * window.dilation[0])
             with b.when(tirx.all(y >= 0, y < self.image[0])):
                 for s in taps:
-                    weight = b.let(self._computed(b.load(self.w, (r, s, 0, channel), lanes), 0))
-                    for p in range(count):
-                        x = left + (p * window.stride[1] + s * window.dilation[1])
-                        loaded = b.load(self.x, (image, y, x * channels + channel), lanes)
-                        value = self._computed(loaded, self.zero)
-                        registers.add(p, 0, lanes, value * weight)
+                    first = left + s * window.dilation[1]
+                    seen = tirx.all(first >= 0, first < self.image[1])
+                    with b.when(seen) if is_end else nullcontext():
+                        weights = b.load(self.w, (r, s, 0, channel), lanes)
+                        weight = b.let(self._computed(weights, 0))
+                        for p in range(count):
+                            x = first + p * window.stride[1]
+                            loaded = b.load(self.x, (image, y, x * channels + channel), lanes)
+                            value = self._computed(loaded, self.zero)
+                            registers.add(p, 0, lanes, value * weight)
 
         def place(p: b.Index) -> tuple[b.Indices, b.Expr]:
             return (image, row, (column + p) * channels + channel), b.integer(channel)
@@ -133,33 +184,36 @@ def output_sizes(window: Window, image: tuple[int, int]) -> tuple[int, int]:
 def depthwise_convolution(
     tile: RegisterTile,
     window: Window,
-    image: tuple[int, int],
+    image: tuple[int, int] | None,
     channels: int,
     after: ChainEpilogue,
     dtype: str = "float32",
     zero: int = 0,
 ) -> b.PrimFunc:
-    """Build the convolution of each channel for itself, of images of known sizes.
+    """Build the convolution of each channel for itself, of any sizes if no ``image`` is given.
 
     Parameters of the kernel: x[batch, rows, columns, channels] of ``dtype``, float32 or bytes,
     w[window rows, window columns, 1, channels], float32 or int8, and what ``pixel_output``
     declares.
     """
     filters, sums = ("float32", "float32") if dtype == "float32" else ("int8", "int32")
-    sizes = output_sizes(window, image)
     with b.kernel("_".join(("depthwise", *(step.op for step in after.steps)))) as kernel:
         batch = kernel.dim("batch")
-        x = kernel.argument("x", (batch, *image, channels), dtype)
+        given: tuple[b.Index, b.Index] = image or (kernel.dim("rows"), kernel.dim("columns"))
+        sizes: tuple[b.Index, b.Index] = kernel.dim("result_rows"), kernel.dim("result_columns")
+        if image is not None:
+            sizes = output_sizes(window, image)
+        x = kernel.argument("x", (batch, *given, channels), dtype)
         w = kernel.argument("w", (*window.size, 1, channels), filters)
         output = pixel_output(kernel, batch, sizes, sizes, channels, after, sums)
-        lines = as_lines(x, (batch, image[0], image[1] * channels))
+        lines = as_lines(x, (batch, given[0], given[1] * channels))
 
         def row(i: b.Expr) -> None:
             number = b.index(b.quotient(i, sizes[0]))
             at = number, b.index(i - number * sizes[0])
-            own = DepthwiseRow(window, image, channels, lines, w, output, at, zero)
+            own = DepthwiseRow(window, given, sizes[1], channels, lines, w, output, at, zero)
             subroutines.call(_row, [output.y], own, tile.width)
 
-        work = sizes[1] * channels * window.size[0] * window.size[1]
+        work = sizes[1] * (channels * window.size[0] * window.size[1])
         b.each_image(batch, sizes[0], work, row)
     return kernel.function

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.cpu_target import RegisterTile
 from maxtool.compiler.kernels.cpu import builder as b
-from maxtool.compiler.kernels.cpu.convolution_tiles import tiles_of
+from maxtool.compiler.kernels.cpu.convolution_tiles import ImageTiles, best_tile, tiles_of
+from maxtool.compiler.kernels.cpu.open_tiles import OpenTiles
 from maxtool.compiler.kernels.cpu.pixel_output import as_lines, pixel_output
 from maxtool.compiler.kernels.cpu.tiled_convolution import (
     Part,
@@ -17,7 +18,7 @@ from maxtool.compiler.kernels.cpu.tiled_convolution import (
     each_tile,
     with_padding,
 )
-from maxtool.compiler.kernels.kernel_options import ChainEpilogue, SizedPhases, Window
+from maxtool.compiler.kernels.kernel_options import ChainEpilogue, Phases, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,35 +89,61 @@ class FloatTiles(TiledConvolution):
 def direct_convolution(
     tile: RegisterTile,
     window: Window,
-    image: tuple[int, int],
+    image: tuple[int, int] | None,
     channels: int,
     features: int,
     groups: int,
-    phases: SizedPhases | None,
+    phases: Phases | None,
+    result: tuple[int, int] | None,
     scaled: bool,
     after: ChainEpilogue,
 ) -> b.PrimFunc:
-    """Build the convolution of images of known sizes in float32.
+    """Build the convolution of images in float32, of any sizes if no ``image`` is given.
 
     Parameters of the kernel: x[batch, rows, columns, channels], w[blocks, terms, block] of all
     groups or phases (see ``tiles_of``), factors[batch, 1, 1, channels] if the input is ``scaled``,
     and what ``pixel_output`` declares.
     """
-    tiles = tiles_of(tile, window, image, channels, features, groups=groups, phases=phases)
     with b.kernel("_".join(("convolution", *(step.op for step in after.steps)))) as kernel:
+        tiles: ImageTiles | OpenTiles
+        if image is None:
+            block, most = best_tile(tile, window, channels, features // groups)
+            tiles = OpenTiles(
+                image=(kernel.dim("rows"), kernel.dim("columns")),
+                whole=(kernel.dim("result_rows"), kernel.dim("result_columns")),
+                window=window,
+                channels=channels,
+                block=block,
+                most=most,
+                groups=groups,
+                phases=phases,
+            )
+        else:
+            sizes = tile, window, image, channels, features
+            tiles = tiles_of(*sizes, groups=groups, phases=phases, result=result)
         batch = kernel.dim("batch")
-        x = kernel.argument("x", (batch, *image, channels))
+        x = kernel.argument("x", (batch, *tiles.image, channels))
         terms = window.size[0] * window.size[1] * tiles.inner
         blocks = tiles.parts * -(-features // groups // tiles.block)
         w = kernel.argument("w", (blocks, terms, tiles.block))
         shape = (batch, 1, 1, channels)
         factors = kernel.argument("factors", shape) if scaled else None
         output = pixel_output(kernel, batch, tiles.whole, tiles.lines, features, after)
-        given = tiles.padded if tiles.is_product else image
+        given = tiles.padded if tiles.is_product else tiles.image
         lines = as_lines(x, (batch, given[0], given[1] * channels))
-        source = lines
-        if tiles.is_padded:
-            source = with_padding(tiles, batch, lines, tile.width, b.splat(0.0, 1), image)
-        own = FloatTiles(tiles, tile.width, features, output, source, w, factors)
-        each_tile(own, batch, terms)
+        own = FloatTiles(tiles, tile.width, features, output, lines, w, factors)
+        zero = b.splat(0.0, 1)
+        room = tiles.room if isinstance(tiles, OpenTiles) else 0
+        if window.is_padded:
+            source = with_padding(tiles, batch, lines, tile.width, zero, given, room)
+            each_tile(replace(own, x=source), batch, terms)
+        elif isinstance(tiles, OpenTiles):
+            # Tiles would read beyond images whose rows have fewer pixels.
+            narrow = tiles.is_narrow
+            source = with_padding(
+                tiles, batch, lines, tile.width, zero, given, room, condition=narrow
+            )
+            each_tile(own, batch, terms, (narrow, replace(own, x=source)))
+        else:
+            each_tile(own, batch, terms)
     return kernel.function

@@ -127,7 +127,7 @@ def integer_convolution(
         source = as_lines(x, (batch, given[0], given[1] * channels))
         # Groups that are filled up read beyond their terms, the last of them beyond the image. LLVM
         # 22 does not end where bytes are flipped as they are spread, for CPUs from Ice Lake on.
-        copied = tiles.is_padded or terms % GROUP > 0 or (flips and not dot.signed)
+        copied = window.is_padded or terms % GROUP > 0 or (flips and not dot.signed)
         if copied:
             fill = tirx.const(zero, dot.dtype)
             change = partial(_flipped, dot.dtype) if flips else None

@@ -98,8 +98,8 @@ class PixelOutput:
 def pixel_output(
     kernel: b.Kernel,
     batch: b.Expr,
-    sizes: tuple[int, int],
-    lines: tuple[int, int],
+    sizes: tuple[b.Index, b.Index],
+    lines: tuple[b.Index, b.Index],
     features: int,
     after: ChainEpilogue,
     sums: str = "float32",

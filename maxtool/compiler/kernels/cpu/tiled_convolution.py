@@ -18,6 +18,7 @@ from tvm.tirx.script.builder import ir as T
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import subroutines
 from maxtool.compiler.kernels.cpu.convolution_tiles import ImageTiles
+from maxtool.compiler.kernels.cpu.open_tiles import OpenTiles
 from maxtool.compiler.kernels.cpu.pixel_output import PixelOutput, as_lines
 
 # Which tile of a task it is, of how many.
@@ -34,7 +35,7 @@ Change: TypeAlias = Callable[[b.Expr, int], b.Expr]
 class TiledConvolution(ABC):
     """The sizes of a convolution while its kernel is built, and its result."""
 
-    tiles: ImageTiles
+    tiles: ImageTiles | OpenTiles
     lanes: int
     features: int
     output: PixelOutput
@@ -88,8 +89,13 @@ class TiledConvolution(ABC):
             row = b.index(b.quotient(at, across))
             column = b.index(at - row * across)
             places = zip((row, column), self.tiles.size, self.tiles.output, strict=True)
-            start = [b.index(b.least(i * size, whole - size)) for i, size, whole in places]
+            start = [self._start(i * size, whole - size) for i, size, whole in places]
             self._tile(image, start, block, (b.index(at - first), b.index(last - first)))
+
+    def _start(self, at: b.Expr, last: b.Index) -> b.Expr:
+        """The place of a tile: the last ones overlap, and a row may have less than one."""
+        place = b.least(at, last)
+        return b.index(b.greatest(place, 0) if isinstance(self.tiles, OpenTiles) else place)
 
     def _tile(self, image: b.Expr, start: list[b.Expr], block: b.Expr, part: Part) -> None:
         rest = self._features % self.tiles.block
@@ -137,18 +143,26 @@ class TiledConvolution(ABC):
 
     def _exists(self, pixel: PlaceOf) -> Callable[[b.Index], b.Expr] | None:
         """Return what gives whether a pixel of a tile is one of the result; None if all are."""
-        phases = self.tiles.phases
-        if phases is None:
-            return None
-        sizes = zip(self.tiles.output, phases.stride, phases.result, strict=True)
-        if not any(phases.before) and all(n * step == size for n, step, size in sizes):
+        tiles = self.tiles
+        if isinstance(tiles, ImageTiles) and _are_whole(tiles):
             return None
 
         def exists(p: b.Index) -> b.Expr:
-            both = zip(pixel(p), phases.result, strict=True)
+            if tiles.phases is None:
+                return pixel(p)[1] < tiles.lines[1]
+            both = zip(pixel(p), tiles.lines, strict=True)
             return tirx.all(*(tirx.all(at >= 0, at < size) for at, size in both))
 
         return exists
+
+
+def _are_whole(tiles: ImageTiles) -> bool:
+    """Return whether every pixel of a tile is one of the result."""
+    phases = tiles.phases
+    if phases is None:
+        return True
+    sizes = zip(tiles.output, phases.stride, tiles.lines, strict=True)
+    return not any(phases.before) and all(n * step == size for n, step, size in sizes)
 
 
 def divided(p: b.Expr, by: int) -> tuple[b.Expr, b.Expr]:
@@ -157,17 +171,33 @@ def divided(p: b.Expr, by: int) -> tuple[b.Expr, b.Expr]:
     return whole, b.index(p - whole * by)
 
 
-def each_tile(own: TiledConvolution, batch: b.Expr, terms: int) -> None:
-    """Compute all tiles of all images, whose sums have so many terms."""
+def each_tile(
+    own: TiledConvolution,
+    batch: b.Expr,
+    terms: int,
+    other: tuple[b.Expr, TiledConvolution] | None = None,
+) -> None:
+    """Compute all tiles of all images, whose sums have so many terms.
+
+    Where the condition of an ``other`` one holds, that is computed instead.
+    """
     parts = own.tiles.chunks(own.blocks)
 
     def task(i: b.Expr) -> None:
         part = b.index(b.quotient(i, own.blocks))
         number = b.index(b.quotient(part, parts))
         place = number, b.index(part - number * parts), b.index(i - part * own.blocks)
-        subroutines.call(_chunk, [own.output.y], own, *place)
 
-    work = prod(own.tiles.output) * own.features * terms // (parts * own.blocks)
+        def compute(which: TiledConvolution) -> None:
+            subroutines.call(_chunk, [own.output.y], which, *place)
+
+        if other is None:
+            compute(own)
+        else:
+            b.either(other[0], lambda: compute(other[1]), lambda: compute(own))
+
+    sums = prod(own.tiles.output) * (own.features * terms)
+    work = sums // (parts * own.blocks) if isinstance(sums, int) else b.quotient(sums, parts)
     b.each_image(batch, parts * own.blocks, work, task)
 
 
@@ -176,31 +206,38 @@ def _chunk(_: b.Buffer, own: TiledConvolution, image: b.Expr, chunk: b.Expr, blo
 
 
 def with_padding(
-    tiles: ImageTiles,
+    tiles: ImageTiles | OpenTiles,
     batch: b.Expr,
     x: b.Buffer,
     lanes: int,
     fill: b.Expr,
-    given: tuple[int, int],
+    given: tuple[b.Index, b.Index],
     beyond: int = 0,
     change: Change | None = None,
+    condition: b.Expr | None = None,
 ) -> b.Buffer:
-    """Copy images of ``given`` sizes, with a number around each, and room for some ``beyond``."""
+    """Copy images of ``given`` sizes, with a number around each, and room for some ``beyond``.
+
+    Nothing is copied where a ``condition`` does not hold.
+    """
     (height, width), (rows, columns), channels = given, tiles.padded, tiles.channels
     top, left = tiles.window.before[0], tiles.window.before[1] * channels
     whole, all_of_it = width * channels, columns * channels
-    memory = b.workspace((batch * (rows * all_of_it + beyond),), str(fill.ty))
+    room, copied = batch * (rows * all_of_it + beyond), batch
+    if condition is not None:
+        room, copied = T.Cast("int64", condition) * room, T.Cast("int64", condition) * batch
+    memory = b.workspace((room,), str(fill.ty))
     padded = as_lines(memory, (batch, rows, all_of_it))
 
     def copy(i: b.Expr) -> None:
         number = b.index(b.quotient(i, rows))
         at = b.index(i - number * rows)
 
-        def write(first: int, count: int, value: Callable[[b.Index, int], b.Expr]) -> None:
+        def write(first: b.Index, count: b.Index, value: Callable[..., b.Expr]) -> None:
             def part(offset: b.Index, width: int) -> None:
                 b.store(padded, value(offset, width), (number, at, first + offset), width)
 
-            b.each_vector(count, lanes, part)
+            b.each_neighbour(count, lanes, part)
 
         def nothing(_: b.Index, width: int) -> b.Expr:
             return b.splat(fill, width)
@@ -217,5 +254,5 @@ def with_padding(
         inside = tirx.all(at >= top, at < top + height)
         b.either(inside, row, lambda: write(0, all_of_it, nothing))
 
-    b.each_image(batch, rows, columns * channels, copy)
+    b.each_image(copied, rows, columns * channels, copy)
     return padded
