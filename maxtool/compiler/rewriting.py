@@ -37,7 +37,7 @@ TARGET_FUSIONS: dict[str, tuple[Fusion, ...]] = {
 
 def rewrite(graph: Graph, placement: Placement) -> NodeIndex:
     """Return the nodes of a graph to lower, which compute the same outputs."""
-    index = NodeIndex(with_moved_permutes(graph), graph.outputs)
+    index = NodeIndex(with_moved_permutes(graph), graph.outputs, graph.constants)
     for fusion in (*ACTIVATION_FUSIONS, *LINEAR_FUSIONS):
         fusion.apply(index, lambda _: True)
     _drop_unread(index)

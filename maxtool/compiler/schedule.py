@@ -15,6 +15,9 @@ from tvm import s_tir, tirx
 # Elements one task computes; fewer cost more to hand out than to compute.
 GRAIN = 1 << 10
 
+# Neighbours of a row from which on they have a loop of their own.
+NEIGHBOURS = 8
+
 # Terms below which one thread computes all: waking the others costs more.
 SERIAL_WORK = 1 << 15
 
@@ -55,10 +58,20 @@ def _spread(schedule: Any, block: Any) -> None:  # noqa: ANN401
         return
     outer, inner = apart(schedule, spatial)
     if outer:
-        schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
+        schedule.parallel(_fused(schedule, outer))
+        return
+    *rows, last = inner
+    extent = schedule.get(last).extent
+    if rows and isinstance(extent, tirx.IntImm) and int(extent) >= NEIGHBOURS:
+        # An index of each row is divided by sizes, and not one of each element.
+        chunk, _ = schedule.split(_fused(schedule, rows), [None, -(-GRAIN // int(extent))])
     else:
-        chunk, _ = schedule.split(schedule.fuse(*inner), [None, GRAIN])
-        schedule.parallel(chunk)
+        chunk, _ = schedule.split(_fused(schedule, inner), [None, GRAIN])
+    schedule.parallel(chunk)
+
+
+def _fused(schedule: Any, loops: Sequence[Any]) -> Any:  # noqa: ANN401
+    return schedule.fuse(*loops) if len(loops) > 1 else loops[0]
 
 
 def apart(schedule: Any, loops: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:  # noqa: ANN401

@@ -61,6 +61,10 @@ _ALONG: dict[str, Moved] = {
 }
 
 
+# Operations on the first of two operands; the other, of one dimension, is not permuted.
+_ON_FIRST: dict[str, Moved] = {"gather": _axis}
+
+
 def with_moved_permutes(graph: Graph) -> list[AnyNode]:
     """Return the nodes of a graph, with permutations where they are needed if it is of images."""
     if not any(isinstance(node, Node) and node.op in _IMAGES for node in graph.nodes):
@@ -133,22 +137,28 @@ class _Moving:
     def _move(self, node: Node) -> bool:
         """Apply an operation to the sources of its operands, if it works in their order."""
         is_elementwise = node.op in _ELEMENTWISE
-        if not (is_elementwise or node.op in _ALONG) or len(node.outputs) != 1:
+        is_on_first = node.op in _ON_FIRST and node.inputs[1].rank == 1
+        moves = is_elementwise or is_on_first or node.op in _ALONG
+        if not moves or len(node.outputs) != 1:
             return False
         result = node.outputs[0]
-        order = self._order(node, result.rank)
+        moved = node.inputs[:1] if is_on_first else node.inputs
+        order = self._order(moved, result.rank)
         if order is None or any(isinstance(each.type, BufferType) for each in node.inputs):
             return False
-        inputs = tuple(self._as_source(value, order) for value in node.inputs)
-        attributes = node.attributes if is_elementwise else _ALONG[node.op](node.attributes, order)
+        inputs = [self._as_source(value, order) for value in moved]
+        inputs += [self._plain(value) for value in node.inputs[len(moved) :]]
+        attributes = node.attributes
+        if not is_elementwise:
+            attributes = {**_ALONG, **_ON_FIRST}[node.op](node.attributes, order)
         value = self._value(result, [result.shape[axis] for axis in inverse(order)])
-        self.nodes.append(Node(node.op, inputs, attributes, (value,)))
+        self.nodes.append(Node(node.op, tuple(inputs), attributes, (value,)))
         self._sources[id(result)] = value, order
         return True
 
-    def _order(self, node: Node, rank: int) -> Order | None:
+    def _order(self, operands: Sequence[Tensor], rank: int) -> Order | None:
         """The order of the first operand of the result's rank that is a permutation."""
-        for value in node.inputs:
+        for value in operands:
             _, order = self._sources.get(id(value), (value, ()))
             if value.rank == rank and list(order) != sorted(order):
                 return order

@@ -12,9 +12,21 @@ AnyNode: TypeAlias = Node | CallNode
 
 
 class NodeIndex:
-    """The nodes of a graph in slots, as they run; it stays true while nodes are replaced."""
+    """The nodes of a graph in slots, as they run; it stays true while nodes are replaced.
 
-    def __init__(self, nodes: Iterable[AnyNode], outputs: Iterable[Tensor]) -> None:
+    Args:
+        nodes: The nodes.
+        outputs: Values that the graph gives.
+        constants: Its constants, each with the value that it has in the graph.
+    """
+
+    def __init__(
+        self,
+        nodes: Iterable[AnyNode],
+        outputs: Iterable[Tensor],
+        constants: Iterable[tuple[Tensor, Tensor]] = (),
+    ) -> None:
+        self._constants = {id(value): constant for constant, value in constants}
         self._slots: list[AnyNode | None] = []
         self._slot_of: dict[int, int] = {}
         self._producers: dict[int, AnyNode] = {}
@@ -44,6 +56,11 @@ class NodeIndex:
     def producer(self, value: Tensor) -> AnyNode | None:
         """Return the node that computes a value; None for inputs, weights and constants."""
         return self._producers.get(id(value))
+
+    def number(self, value: Tensor) -> float | None:
+        """Return the number that a value is, if that is known."""
+        constant = self._constants.get(id(value))
+        return None if constant is None or value.rank else float(constant.to_numpy())
 
     def readers(self, value: Tensor) -> list[AnyNode]:
         """Return the nodes that read a value, in order, each as often as it reads it."""

@@ -42,6 +42,14 @@ class Arithmetic:
         """Return ``e**x``."""
         return tirx.exp(x)
 
+    def any_exp(self, x: Expr) -> Expr:
+        """Return ``e**x`` of any number, infinity where it is too large."""
+        return self.exp(x)
+
+    def erf(self, x: Expr) -> Expr:
+        """Return the error function."""
+        return tirx.erf(x)
+
     def half_erfc(self, x: Expr) -> Expr:
         """Return ``(1 - erf(x)) / 2``."""
         return self.number(0.5) * library("erfc")(self, x)
@@ -218,7 +226,15 @@ ARITHMETIC: dict[str, Formula] = {
     "sqrt": _plain(tirx.sqrt),
     "sub": lambda _, x, y: x - y,
 }
-# So are these, which make a gate of a product, too.
+# So are functions of a number,
+FUNCTIONS: dict[str, Formula] = {
+    "abs": _plain(tirx.abs),
+    "ceil": _of_floats(tirx.ceil),
+    "erf": lambda m, x: m.erf(x),
+    "exp": lambda m, x: m.any_exp(x),
+    "floor": _of_floats(tirx.floor),
+}
+# and these, which make a gate of a product, too.
 ACTIVATIONS: dict[str, Formula] = {
     "gelu": _gelu,
     "gelu_quick": _gelu_quick,
@@ -234,9 +250,8 @@ ROUNDING: dict[str, Formula] = {
     "round": _of_floats(tirx.nearbyint),
     "trunc": _of_floats(tirx.trunc),
 }
-CHAINED = ARITHMETIC | ACTIVATIONS | ROUNDING
+CHAINED = ARITHMETIC | FUNCTIONS | ACTIVATIONS | ROUNDING
 FORMULAS: dict[str, Formula] = CHAINED | {
-    "abs": _plain(tirx.abs),
     "acos": library("acos"),
     "asin": library("asin"),
     "atan": library("atan"),
@@ -245,12 +260,8 @@ FORMULAS: dict[str, Formula] = CHAINED | {
     "bitwise_not": _plain(tirx.bitwise_not),
     "bitwise_or": _plain(tirx.bitwise_or),
     "bitwise_xor": _plain(tirx.bitwise_xor),
-    "ceil": _of_floats(tirx.ceil),
     "cos": library("cos"),
     "equal": _comparing(tirx.EQ),
-    "erf": _plain(tirx.erf),
-    "exp": _plain(tirx.exp),
-    "floor": _of_floats(tirx.floor),
     "floordiv": _floordiv,
     "greater": _comparing(lambda x, y: y < x),
     "greater_equal": _comparing(lambda x, y: y <= x),

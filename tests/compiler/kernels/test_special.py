@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import erfc, sqrt
+from math import erf, erfc, sqrt
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-ROUNDING = {"round": np.round, "trunc": np.trunc}
+ROUNDING = {"ceil": np.ceil, "floor": np.floor, "round": np.round, "trunc": np.trunc}
 
 
 def vector(name: str, x: np.ndarray) -> np.ndarray:
@@ -64,8 +64,39 @@ def test_the_ends(name: str) -> None:
     assert result[5] == (0.5 if name == "sigmoid" else 0)
 
 
+def test_the_error_function() -> None:
+    x = np.concatenate([np.linspace(-6, 6, 4001), 10.0 ** np.arange(-30, 0), [0.0]]).astype("f4")
+    expected = np.vectorize(erf)(x.astype("f8"))
+    np.testing.assert_allclose(vector("erf", x), expected, rtol=3e-7)
+    ends = vector("erf", np.array([np.inf, -np.inf, 1e30, np.nan]))
+    np.testing.assert_array_equal(ends, [1, -1, 1, np.nan])
+
+
+def test_powers_of_e() -> None:
+    """Powers of any number: where they are no float32 any more they are infinite, or 0."""
+    x = np.concatenate([np.linspace(-87, 88.7, 4001), [0.0, 1e-30]]).astype("f4")
+    np.testing.assert_allclose(vector("exp", x), np.exp(x.astype("f8")), rtol=2e-5)
+    near = np.linspace(-3, 3, 1001).astype("f4")
+    np.testing.assert_allclose(vector("exp", near), np.exp(near.astype("f8")), rtol=4e-7)
+    ends = vector("exp", np.array([89.0, 1e30, np.inf, -104.0, -np.inf, np.nan]))
+    np.testing.assert_array_equal(ends, [np.inf, np.inf, np.inf, 0, 0, np.nan])
+
+
 def test_every_one_of_them_is_tried() -> None:
-    plain = {"add", "sub", "mul", "div", "maximum", "minimum", "negative", "relu", "sqrt"}
+    plain = {
+        "abs",
+        "add",
+        "erf",
+        "exp",
+        "sub",
+        "mul",
+        "div",
+        "maximum",
+        "minimum",
+        "negative",
+        "relu",
+        "sqrt",
+    }
     assert set(CHAINED) == plain | set(FUNCTIONS) | set(ROUNDING)
 
 

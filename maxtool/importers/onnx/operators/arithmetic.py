@@ -67,6 +67,9 @@ OLD_BINARY: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 """Operators with two operands, of one type, until opset 7."""
 
+FACTORS = {1.0: 1, 2.0: 2, 3.0: 3}
+"""Powers that are products of so many factors."""
+
 BITWISE: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "BitwiseAnd": ops.bitwise_and,
     "BitwiseOr": ops.bitwise_or,
@@ -164,6 +167,10 @@ def is_unsigned(dtype: DType) -> bool:
 def power(call: OperatorCall) -> Tensor:
     """A power, in the type of the base."""
     base, exponent = call.x(0), call.x(1)
+    if base.dtype.is_float() and exponent.rank == 0 and not call.unknown(1):
+        factors = FACTORS.get(float(call.known(1)))
+        if factors is not None:
+            return reduce(ops.mul, [base] * factors)
     if base.dtype is exponent.dtype:
         return ops.pow(base, exponent)
     if base.dtype.is_float() or exponent.dtype.is_integral():
@@ -259,7 +266,7 @@ def elu(call: OperatorCall) -> Tensor:
 
 
 def _exponential(x: Tensor, alpha: float) -> Tensor:
-    return ops.where(ops.less(x, 0.0), (ops.exp(ops.minimum(x, 0.0)) - 1.0) * alpha, x)
+    return ops.maximum(x, 0.0) + (ops.exp(ops.minimum(x, 0.0)) - 1.0) * alpha
 
 
 @operator("Selu")
@@ -280,14 +287,18 @@ def celu(call: OperatorCall) -> Tensor:
 @operator("LeakyRelu")
 def leaky_relu(call: OperatorCall) -> Tensor:
     """Below 0, ``alpha * x``."""
-    x = call.x()
-    return ops.where(ops.less(x, 0.0), x * call.real("alpha", 0.01), x)
+    x, alpha = call.x(), call.real("alpha", 0.01)
+    if 0 < alpha <= 1:
+        return ops.maximum(x, x * alpha)
+    return ops.where(ops.less(x, 0.0), x * alpha, x)
 
 
 @operator("PRelu")
 def prelu(call: OperatorCall) -> Tensor:
     """Below 0, times a slope."""
     x, slope = call.x(0), call.x(1)
+    if x.dtype.is_float():
+        return ops.relu(x) + ops.minimum(x, 0.0) * slope
     return ops.where(ops.less(x, 0), x * slope, x)
 
 
