@@ -46,6 +46,14 @@ def joined(x: Tensor) -> Tensor:
     return convolved(both[:, 4:12])
 
 
+def repeated(x: Tensor) -> Tensor:
+    """Pixels repeated, as images are made larger, and a claim about the sizes."""
+    y = ops.relu(convolved(x))
+    rows = ops.gather(y, np.repeat(np.arange(6), 2), 2)
+    columns = ops.gather(rows, np.repeat(np.arange(6), 2), 3)
+    return convolved(ops.rebind(columns, (x.shape[0], 8, 12, 12), "twice as large"))
+
+
 def ended(x: Tensor) -> Tensor:
     y = convolved(x).mean(3).mean(2)
     return ops.reshape(y, (x.shape[0], 8)) @ FILTER[:, :, 0, 0]
@@ -73,6 +81,7 @@ CASES: list[tuple[Callable[[Tensor], Tensor], int]] = [
     (joined, 2),
     (ended, 1),
     (beside_an_input, 2),
+    (repeated, 2),
 ]
 
 

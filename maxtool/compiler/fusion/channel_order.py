@@ -52,11 +52,17 @@ def _each(*names: str) -> Moved:
     return moved
 
 
+def _shape(attributes: Mapping[str, Any], order: Order) -> Mapping[str, Any]:
+    sizes = attributes["shape"]
+    return {**attributes, "shape": Shape([sizes[axis] for axis in inverse(order)])}
+
+
 # Operations on one tensor, or on several alike, that say which dimensions they mean.
 _ALONG: dict[str, Moved] = {
     **dict.fromkeys(REDUCTIONS, _axes),
     "concat": _axis,
     "pad": _each("before", "after"),
+    "rebind": _shape,
     "slice": _each("ranges"),
 }
 
