@@ -17,6 +17,7 @@ from maxtool.compiler.fusion.convolution_fusions import (
     CONVOLUTION_FUSIONS,
     GPU_CONVOLUTION_FUSIONS,
 )
+from maxtool.compiler.fusion.decomposed_fusions import DECOMPOSED_FUSIONS, with_turned_keys
 from maxtool.compiler.fusion.epilogue_fusions import EPILOGUE_FUSIONS
 from maxtool.compiler.fusion.image_fusions import IMAGE_FUSIONS
 from maxtool.compiler.fusion.linear_fusions import LINEAR_FUSIONS
@@ -37,8 +38,9 @@ TARGET_FUSIONS: dict[str, tuple[Fusion, ...]] = {
 
 def rewrite(graph: Graph, placement: Placement) -> NodeIndex:
     """Return the nodes of a graph to lower, which compute the same outputs."""
-    index = NodeIndex(with_moved_permutes(graph), graph.outputs, graph.constants)
-    for fusion in (*ACTIVATION_FUSIONS, *LINEAR_FUSIONS):
+    nodes = with_turned_keys(with_moved_permutes(graph), graph)
+    index = NodeIndex(nodes, graph.outputs, graph.constants)
+    for fusion in (*ACTIVATION_FUSIONS, *DECOMPOSED_FUSIONS, *LINEAR_FUSIONS):
         fusion.apply(index, lambda _: True)
     _drop_unread(index)
     for kind, fusions in TARGET_FUSIONS.items():

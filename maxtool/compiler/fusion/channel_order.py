@@ -99,6 +99,8 @@ class _Moving:
         # What has been computed, by the source and the order.
         self._computed: dict[tuple[int, Order], Tensor] = {}
         self._provided: set[int] = set()
+        # Results of operations on images, and what other operations make of these.
+        self._images: set[int] = set()
 
     def add(self, node: AnyNode) -> None:
         """Add a node, or what its result is a permutation of."""
@@ -106,11 +108,16 @@ class _Moving:
             for value in node.inputs:
                 self.provide(value)
             self.nodes.append(node)
-        elif node.op == "permute" and not isinstance(node.inputs[0].type, BufferType):
+        elif node.op == "permute" and self._is_of_image(node.inputs[0]):
             self._permute(node)
         elif not self._move(node):
             inputs = tuple(self._plain(value) for value in node.inputs)
             self.nodes.append(Node(node.op, inputs, node.attributes, node.outputs))
+            if node.op == "permute":
+                key = id(inputs[0]), node.attributes["dims"]
+                self._computed.setdefault(key, node.outputs[0])
+            if node.op in _IMAGES:
+                self._images |= {id(value) for value in node.outputs}
 
     def provide(self, value: Tensor) -> None:
         """Compute a value by its own name."""
@@ -120,6 +127,11 @@ class _Moving:
         self._provided.add(id(value))
         self._computed.setdefault((id(source), order), value)
         self.nodes.append(_permutation(source, order, value))
+
+    def _is_of_image(self, value: Tensor) -> bool:
+        """Return whether channels come last in what it is a permutation of."""
+        source, _ = self._sources.get(id(value), (value, ()))
+        return id(source) in self._images and not isinstance(value.type, BufferType)
 
     def _permute(self, node: Node) -> None:
         (x,), (result,) = node.inputs, node.outputs
@@ -160,6 +172,7 @@ class _Moving:
         value = self._value(result, [result.shape[axis] for axis in inverse(order)])
         self.nodes.append(Node(node.op, tuple(inputs), attributes, (value,)))
         self._sources[id(result)] = value, order
+        self._images.add(id(value))
         return True
 
     def _order(self, operands: Sequence[Tensor], rank: int) -> Order | None:

@@ -58,9 +58,11 @@ class NodeIndex:
         return self._producers.get(id(value))
 
     def number(self, value: Tensor) -> float | None:
-        """Return the number that a value is, if that is known."""
+        """Return the number that all elements of a value are, if it is known and there is one."""
         constant = self._constants.get(id(value))
-        return None if constant is None or value.rank else float(constant.to_numpy())
+        if constant is None or value.shape.volume() != 1:
+            return None
+        return float(constant.to_numpy().item())
 
     def readers(self, value: Tensor) -> list[AnyNode]:
         """Return the nodes that read a value, in order, each as often as it reads it."""

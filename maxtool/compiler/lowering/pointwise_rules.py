@@ -89,9 +89,9 @@ def _is_cut(chain: Chain, dtype: DType) -> bool:
 
 
 def _number(function: FunctionLowering, operand: Tensor) -> str | None:
-    """The value of a scalar constant, as a step has it."""
+    """The value of a constant of one element, as a step has it."""
     constant = function.constants.get(id(operand))
-    if constant is None or operand.rank:
+    if constant is None or operand.shape.volume() != 1:
         return None
     return float(np.asarray(constant).item()).hex()
 

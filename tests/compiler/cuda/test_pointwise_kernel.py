@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import erfc, sqrt
+from math import erf, erfc, sqrt
 
 import numpy as np
 import pytest
@@ -12,6 +12,11 @@ from maxtool.compiler.kernels.kernel_options import SILU_MUL, ChainStep
 from tests.compiler.cuda.harness import build, elements, numpy_type, resources, run
 
 FUNCTIONS = {
+    "abs": np.abs,
+    "ceil": np.ceil,
+    "erf": np.vectorize(erf, otypes=["f8"]),
+    "exp": np.exp,
+    "floor": np.floor,
     "gelu": lambda x: x * np.vectorize(erfc, otypes=["f8"])(-x / sqrt(2)) / 2,
     "gelu_quick": lambda x: x / (1 + np.exp(-1.702 * x)),
     "gelu_tanh": lambda x: x / (1 + np.exp(-2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),

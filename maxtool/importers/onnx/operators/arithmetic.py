@@ -372,7 +372,9 @@ def cast_like(call: OperatorCall) -> Tensor:
 def converted(call: OperatorCall, dtype: DType) -> Tensor:
     """The first operand in another type; what does not fit an 8-bit float is the largest there."""
     x = call.x()
-    if not dtype.value.startswith("float8") or x.dtype is dtype:
+    if x.dtype is dtype:
+        return x
+    if not dtype.value.startswith("float8"):
         return ops.cast(x, dtype)
     if not call.flag("saturate", 1):
         return ops.cast(x, dtype)
