@@ -30,6 +30,8 @@ FUNCTIONS = {
     "trunc": np.trunc,
     "negative": np.negative,
 }
+# Functions that end as their definition does.
+EXACT = ("abs", "ceil", "erf", "exp", "floor", "negative", "relu", "round", "sqrt", "trunc")
 PAIRS = {
     "add": np.add,
     "sub": np.subtract,
@@ -68,8 +70,8 @@ def test_the_ends(name: str) -> None:
     ends = np.array([np.inf, -np.inf, np.nan, 1e30, -1e30, -0.0], "f4")
     result = one(name, ends)
     assert np.isnan(result[2])
-    if name in ("relu", "round", "sqrt", "trunc", "negative"):
-        with np.errstate(invalid="ignore"):
+    if name in EXACT:
+        with np.errstate(invalid="ignore", over="ignore"):
             np.testing.assert_array_equal(result, FUNCTIONS[name](ends))
         return
     high = [np.inf, 1e30] if name.startswith(("gelu", "hard", "silu")) else [1, 1]
