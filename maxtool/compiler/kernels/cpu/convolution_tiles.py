@@ -18,6 +18,9 @@ TALL, LOW = 2, 4
 # Pixels of a tile below which it takes no less time.
 FEW = 6
 
+# Neighbours of a tile of images of any size: they divide more sizes than larger numbers do.
+OPEN_PIXELS = 8
+
 # Bytes after which lines share their places in the first cache, and how many of them it keeps.
 SAME_SET, WAYS = 4096, 8
 
@@ -195,7 +198,7 @@ def best_tile(tile: RegisterTile, window: Window, channels: int, features: int) 
     places = _places(window, channels)
     if most > places:
         vectors, most = vectors_of(tile, features, LOW)
-    return vectors * tile.width, min(most, places)
+    return vectors * tile.width, min(most, places, OPEN_PIXELS)
 
 
 def _places(window: Window, channels: int, size_in_bytes: int = 4) -> int:
