@@ -25,6 +25,7 @@ SAME_SCALE = 1e-6
 """How far the scale of a bias may be from that of the sums, relative to it: it was rounded."""
 
 NOTHING = np.zeros((), np.int32)
+MIDDLE = np.full((), 128, np.int32)
 
 
 def convolution_sums(
@@ -189,3 +190,32 @@ def multiplied(
         return None
     numbers, point = call.origins.levels(x, place)
     return product_sums(numbers, int(point), weight, transposed=transposed)
+
+
+def multiplied_later(
+    call: OperatorCall, x: Tensor, zero: Tensor, matrix: Tensor, start: Tensor | None
+) -> Tensor | None:
+    """The same where the zero point of ``x`` is computed: that of dynamic quantization; or None.
+
+    What a zero point takes off is the same for all rows: it times the sum of a column. Weights that
+    do not fit int8 less their own zero points are less 128 first, and what is left of these times
+    the sum of a row is added.
+    """
+    starts = elements(start) if start is not None else NOTHING
+    fits = call.origins.are_kept and x.dtype in BYTES and zero.shape.volume() == 1
+    if not fits or starts is None or matrix.rank != 2:
+        return None
+    weight, left = signed(matrix, starts), NOTHING
+    if weight is None and matrix.dtype is DType.uint8:
+        weight, left = signed(matrix, MIDDLE), MIDDLE - starts.astype(np.int32)
+    sums = None if weight is None else product_sums(x, 0, weight)
+    if weight is None or sums is None:
+        return None
+    point = ops.cast(ops.reshape(zero, []), DType.int32)
+    columns = weight.to_numpy().sum(0, dtype=np.int32)
+    total = sums - point * known(columns)
+    if not left.any():
+        return total
+    terms = np.int32(len(weight.to_numpy()))
+    rows = ops.sum(ops.cast(x, DType.int32), -1) - point * terms
+    return total + rows * known(left)

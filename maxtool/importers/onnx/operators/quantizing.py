@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from math import prod
+
 import ml_dtypes
 import numpy as np
 
@@ -13,6 +16,7 @@ from maxtool.importers.onnx.operators.byte_products import (
     convolution_sums,
     known_points,
     multiplied,
+    multiplied_later,
     signed,
 )
 from maxtool.importers.onnx.operators.convolving import convolved
@@ -170,9 +174,16 @@ def _product(
     call: OperatorCall, a: Tensor, a_zero: Tensor | None, b: Tensor, b_zero: Tensor | None
 ) -> Tensor:
     found = multiplied(call, a, a_zero, b, b_zero)
+    if found is None and a_zero is not None:
+        found = multiplied_later(call, a, a_zero, b, b_zero)
     if found is not None:
         return found
-    return ops.matmul(_centred(a, _of_rows(a_zero)), _centred(b, b_zero))
+    both = _centred(a, _of_rows(a_zero)), _centred(b, b_zero)
+    terms = a.shape[-1]
+    if terms.is_static and int(terms) <= EXACT_TERMS:
+        product = ops.matmul(*(ops.cast(each, DType.float32) for each in both))
+        return ops.cast(product, DType.int32)
+    return ops.matmul(*both)
 
 
 @operator("QLinearMatMul")
@@ -189,11 +200,35 @@ def qlinear_matmul(call: OperatorCall) -> Tensor:
 
 
 def _convolved(call: OperatorCall, x: Tensor, weight: Tensor) -> Tensor:
-    """A convolution of whole numbers, in floats that hold its sums exactly."""
+    """A convolution of whole numbers in int32, by floats that hold its sums exactly.
+
+    Where float32 holds those of some channels only, it is the sum of several.
+    """
     require(weight.shape.is_static, "the filter's sizes are not known")
-    terms = int(np.prod(weight.shape.static()[1:]))
-    wide = DType.float32 if terms <= EXACT_TERMS else DType.float64
-    return convolved(call, ops.cast(x, wide), ops.cast(weight, wide), None)
+    _, channels, *window = weight.shape.static()
+    together = EXACT_TERMS // max(prod(window), 1)
+    if channels > together and (together == 0 or call.number("group", 1) > 1):
+        wide = [ops.cast(each, DType.float64) for each in (x, weight)]
+        return ops.cast(convolved(call, wide[0], wide[1], None), DType.int32)
+    wide = [ops.cast(each, DType.float32) for each in (x, weight)]
+    if channels <= together:
+        return ops.cast(convolved(call, wide[0], wide[1], None), DType.int32)
+    parts = []
+    for first in range(0, channels, together):
+        image, filters = (each[:, first : first + together] for each in wide)
+        parts.append(ops.cast(convolved(call, image, filters, None), DType.int32))
+    return reduce(ops.add, parts)
+
+
+def _filters(weight: Tensor, zero: Tensor | None) -> Tensor:
+    """Filters less their zero points, known numbers if these are."""
+    numbers, start = elements(weight), elements(zero)
+    if numbers is None or numbers.dtype.kind not in "iu" or (zero is not None and start is None):
+        return _centred(weight, _of_features(zero, weight.rank))
+    wide = numbers.astype(np.int32)
+    if start is None:
+        return known(wide)
+    return known(wide - start.astype(np.int32).reshape(-1, *[1] * (weight.rank - 1)))
 
 
 def _sums(call: OperatorCall, second: int, bias: Tensor | None = None) -> Tensor:
@@ -211,8 +246,7 @@ def _sums(call: OperatorCall, second: int, bias: Tensor | None = None) -> Tensor
             if found is not None:
                 return found
     centred = _centred(x, None if zero is None else ops.reshape(zero, []))
-    total = _convolved(call, centred, _centred(weight, _of_features(start, weight.rank)))
-    sums = ops.cast(total, DType.int32)
+    sums = _convolved(call, centred, _filters(weight, start))
     return sums if bias is None else sums + ops.reshape(bias, [-1, *[1] * (x.rank - 2)])
 
 
