@@ -22,7 +22,7 @@ from maxtool.compiler.image_geometry import (
     image_window,
     phases_of,
 )
-from maxtool.compiler.kernels.cpu.byte_dot import GROUP, byte_tiles, groups, runs
+from maxtool.compiler.kernels.cpu.byte_dot import GROUP, best_byte_tile, byte_tiles, groups, runs
 from maxtool.compiler.kernels.cpu.convolution_tiles import best_tile, joined_groups, tiles_of
 from maxtool.compiler.kernels.cpu.winograd_tiles import that_pay
 from maxtool.compiler.packing import pack_linear, packed_shape
@@ -324,8 +324,11 @@ def _forms_of_cpus(
     features, channels = int(node.outputs[0].shape[-1]), image_channels(node)
     image, given = image_sizes(node.inputs[0]), node.attributes["groups"]
     window, phases = phases_of(node) if node.op == PHASED else (image_window(node), None)
-    if image is not None and node.op == INTEGER_DIRECT:
-        block = byte_tiles(target, window, image, channels, features).block
+    if node.op == INTEGER_DIRECT:
+        if image is None:
+            block, _ = best_byte_tile(target, window, channels, features)
+        else:
+            block = byte_tiles(target, window, image, channels, features).block
         return (IntegerFilterForm(turned, block, runs(window, channels)[0]),)
     groups = joined_groups(target.tile, features, given)
     if image is None:

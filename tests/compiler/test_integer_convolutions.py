@@ -59,7 +59,14 @@ def drawn(dtype: str, *shape: int) -> Array:
     return rng.integers(*LIMITS[dtype], shape, dtype)
 
 
-def compared(call: Any, x: Array, weights: dict[str, Array], *, exactly: bool = True) -> None:
+def compared(
+    call: Any,
+    x: Array,
+    weights: dict[str, Array],
+    *,
+    exactly: bool = True,
+    shape: list[int | str] | None = None,
+) -> None:
     """Compare compiled code with the definition."""
 
     def traced(x: Tensor) -> list[Tensor]:
@@ -69,7 +76,7 @@ def compared(call: Any, x: Array, weights: dict[str, Array], *, exactly: bool = 
         }
         return [call(x, **own)]
 
-    kind = TensorType(DType.from_numpy(x.dtype), ["n", *x.shape[1:]])
+    kind = TensorType(DType.from_numpy(x.dtype), shape or ["n", *x.shape[1:]])
     graph = Graph("g", traced, [kind])
     (wanted,) = evaluate(graph, [x], weights)
     (got,) = executor.find_executor().compile(graph, weights)(Tensor(x))
@@ -101,6 +108,35 @@ def test_direct(
         return ops.integer_convolution(x, f, zero, bias=bias, **window)
 
     compared(call, drawn(dtype, 2, *size, channels), weights)
+
+
+@pytest.mark.parametrize(("dtype", "zero"), [("uint8", 131), ("int8", -128)])
+@pytest.mark.parametrize(
+    ("channels", "groups", "taps", "window"),
+    [
+        (16, 1, (3, 3), {"padding": 1}),
+        (16, 1, (1, 1), {}),
+        (16, 1, (1, 1), {"stride": 2}),
+        (7, 1, (2, 1), {"stride": (1, 2)}),
+        (12, 12, (3, 3), {"padding": 1, "stride": 2}),
+    ],
+)
+def test_images_of_any_size(
+    dtype: str,
+    zero: int,
+    channels: int,
+    groups: int,
+    taps: tuple[int, int],
+    window: dict[str, Any],
+) -> None:
+    weights = {"f": drawn("int8", *taps, channels // groups, 12 if groups > 1 else 70)}
+
+    def call(x: Tensor, f: Tensor) -> Tensor:
+        return ops.integer_convolution(x, f, zero, groups=groups, **window)
+
+    for size in ((2, 1), (3, 5), (4, 40)):
+        x = drawn(dtype, 2, *size, channels)
+        compared(call, x, weights, shape=["n", "h", "w", channels])
 
 
 @pytest.mark.sampled

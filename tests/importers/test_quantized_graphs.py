@@ -220,11 +220,10 @@ def test_a_product_of_wider_numbers(tmp_path: Path) -> None:
     np.testing.assert_array_equal(got, [[800, 800]])
 
 
-@pytest.mark.parametrize("sizes", [["h", "w"], [9, 11]])
-def test_images_without_a_kernel_of_bytes_are_of_floats(
-    tmp_path: Path, sizes: list[int | str]
+@pytest.mark.parametrize("on_bytes", [True, False])
+def test_images_of_any_size_are_of_bytes_unless_floats_are_asked_for(
+    tmp_path: Path, on_bytes: bool
 ) -> None:
-    """Unknown sizes have none, nor has any image where floats are asked for."""
     constants = constants_of(
         scale=np.float32(0.03), zero=np.uint8(120), w=RNG.integers(-9, 9, (4, 8, 3, 3)).astype("i1")
     )
@@ -234,10 +233,10 @@ def test_images_without_a_kernel_of_bytes_are_of_floats(
         node("DequantizeLinear", ["w", "scale", "middle"], ["wd"]),
         node("Conv", ["xd", "wd"], ["y"]),
     ]
-    proto = model(nodes, [value("x", [2, 8, *sizes])], ["y"], constants)
-    graph = imported(proto, tmp_path, on_bytes="h" in sizes)
-    assert operations(graph)["conv2d"] == 1
-    assert not operations(graph)["integer_convolution"]
+    proto = model(nodes, [value("x", [2, 8, "h", "w"])], ["y"], constants)
+    graph = imported(proto, tmp_path, on_bytes=on_bytes)
+    assert operations(graph)["conv2d"] == (not on_bytes)
+    assert operations(graph)["integer_convolution"] == on_bytes
     x = RNG.normal(size=(2, 8, 9, 11)).astype(np.float32)
     require_steps(proto, graph, {"x": x}, 1e-3)
 
@@ -263,3 +262,66 @@ def test_sums_are_exact(tmp_path: Path, op: str) -> None:
     (wanted,) = in_onnxruntime(proto, {"x": x}).values()
     np.testing.assert_array_equal(by_definitions(graph, {"x": x})[0], wanted)
     np.testing.assert_array_equal(in_compiled(graph)({"x": x})[0], wanted)
+
+
+@pytest.mark.parametrize("rows", [["n", 70], [2, "n", 70]])
+@pytest.mark.parametrize(
+    ("dtype", "start"),
+    [
+        ("i1", 0),
+        ("u1", 131),
+        ("u1", 3),
+        ("u1", None),
+        ("i1", range(-5, 55)),
+        ("u1", range(90, 150)),
+    ],
+)
+def test_sums_of_bytes_whose_zero_point_is_computed(
+    tmp_path: Path, rows: list[int | str], dtype: str, start: Any
+) -> None:
+    """Dynamic quantization: what a zero point takes off is known from sums of columns and rows."""
+    sizes = [5 if isinstance(size, str) else size for size in rows]
+    x, zero = RNG.integers(0, 256, sizes, np.uint8), np.uint8(77)
+    low, high = (0, 128) if dtype == "u1" else (-64, 64)
+    constants = {"w": RNG.integers(low, high, (70, 60)).astype(dtype)}
+    names = ["x", "w", "zero"]
+    if start is not None:
+        constants["w_zero"] = np.asarray(start, dtype)
+        names.append("w_zero")
+    proto = model(
+        [node("MatMulInteger", names, ["y"])],
+        [value("x", rows, TensorProto.UINT8), value("zero", [], TensorProto.UINT8)],
+        ["y"],
+        constants,
+    )
+    proto.graph.output[0].type.tensor_type.elem_type = TensorProto.INT32
+    graph = imported(proto, tmp_path)
+    assert operations(graph)["integer_convolution"] == 1
+    feeds = {"x": x, "zero": np.asarray(zero)}
+    less = constants["w"].astype("i8") - np.asarray(0 if start is None else start, "i8")
+    wanted = (x.astype("i8") - 77) @ less
+    np.testing.assert_array_equal(by_definitions(graph, feeds)[0], wanted)
+    np.testing.assert_array_equal(in_compiled(graph)(feeds)[0], wanted)
+
+
+@pytest.mark.parametrize("start", [0, 131, range(90, 170)])
+def test_convolutions_of_bytes_whose_zero_point_is_computed(tmp_path: Path, start: Any) -> None:
+    """More terms than float32 adds up exactly, around which is the zero point."""
+    x, w = RNG.integers(0, 256, (2, 70, 5, 6), np.uint8), RNG.integers(0, 256, (80, 70, 3, 3))
+    constants = {"w": w.astype("u1"), "w_zero": np.asarray(start, "u1")}
+    proto = model(
+        [node("ConvInteger", ["x", "w", "zero", "w_zero"], ["y"], pads=[1, 1, 1, 1])],
+        [value("x", ["n", 70, "h", "w"], TensorProto.UINT8), value("zero", [], TensorProto.UINT8)],
+        ["y"],
+        constants,
+    )
+    proto.graph.output[0].type.tensor_type.elem_type = TensorProto.INT32
+    graph = imported(proto, tmp_path)
+    assert operations(graph)["conv2d"] == 3
+    feeds = {"x": x, "zero": np.asarray(np.uint8(99))}
+    around = np.pad(x.astype("i8") - 99, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    seen = np.lib.stride_tricks.sliding_window_view(around, (3, 3), (2, 3))
+    filters = w - np.asarray(start).reshape(-1, 1, 1, 1)
+    wanted = np.einsum("nchwrs,fcrs->nfhw", seen, filters)
+    np.testing.assert_array_equal(by_definitions(graph, feeds)[0], wanted)
+    np.testing.assert_array_equal(in_compiled(graph)(feeds)[0], wanted)

@@ -45,26 +45,17 @@ def _name_on_cpus(node: Node) -> str | None:
     x, filter_, _ = node.inputs
     groups, channels = node.attributes["groups"], int(filter_.shape[-1])
     sizes = x.shape[1:], node.outputs[0].shape[1:]
-    known = all(size.is_static for size in sizes)
     if x.dtype not in _NAMES or any(0 in size for size in sizes):
         return None
     direct, depthwise = _NAMES[x.dtype]
-    if x.rank == 5 or node.op in TRANSPOSED or not known:
-        return _name_of_floats(node, known=known) if direct == DIRECT else None
-    if groups == channels == x.shape[-1]:
-        return direct if groups == 1 else depthwise
+    if node.op in TRANSPOSED or x.rank == 5:
+        plain = groups == 1 and (x.shape[1:].is_static or x.rank < 5)
+        name = PHASED if node.op in TRANSPOSED else DIRECT
+        fits = name == DIRECT or max(node.attributes["dilation"]) == 1
+        return name if direct == DIRECT and plain and fits else None
+    if groups == channels == x.shape[-1] and groups > 1:
+        return depthwise
     return direct if groups == 1 or direct == DIRECT else None
-
-
-def _name_of_floats(node: Node, *, known: bool) -> str | None:
-    """Return the same for what bytes have none for: volumes, transposed ones, any sizes."""
-    x, filter_, _ = node.inputs
-    groups, channels = node.attributes["groups"], int(filter_.shape[-1])
-    if x.rank == 5:
-        return DIRECT if groups == 1 and known else None
-    if node.op in TRANSPOSED:
-        return PHASED if groups == 1 == max(node.attributes["dilation"]) else None
-    return DEPTHWISE if groups > 1 and groups == channels == x.shape[-1] else DIRECT
 
 
 def _name_on_gpus(node: Node) -> str | None:

@@ -103,7 +103,7 @@ def _request(node: Node, form: FilterForm, after: ChainEpilogue) -> Request:
             zero=zero,
         )
     features = int(result.shape[-1])
-    if sizes is not None and node.op == INTEGER_DIRECT:
+    if node.op == INTEGER_DIRECT:
         return IntegerConvolution(
             window=window,
             image=sizes,

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
-from maxtool.compiler.cpu_target import CpuTarget
+from maxtool.compiler.cpu_target import CpuTarget, RegisterTile
 from maxtool.compiler.kernels.cpu import builder as b
-from maxtool.compiler.kernels.cpu.convolution_tiles import ImageTiles, tiles_of
+from maxtool.compiler.kernels.cpu.convolution_tiles import ImageTiles, best_tile, tiles_of
 from maxtool.compiler.kernels.cpu.integer_dot import InstructionSet, Multiply, instruction_set
 from maxtool.compiler.kernels.kernel_options import Window
 
@@ -91,11 +91,20 @@ def byte_tiles(
     target: CpuTarget, window: Window, image: tuple[int, int], channels: int, features: int
 ) -> ImageTiles:
     """Return the tiles of a convolution of bytes on a CPU."""
+    return tiles_of(_byte_tile(target), window, image, channels, features, size_in_bytes=1)
+
+
+def best_byte_tile(
+    target: CpuTarget, window: Window, channels: int, features: int
+) -> tuple[int, int]:
+    """Return the block of features and the neighbours of a tile of images of any size."""
+    return best_tile(_byte_tile(target), window, channels, features, size_in_bytes=1)
+
+
+def _byte_tile(target: CpuTarget) -> RegisterTile:
     dot = byte_dot(instruction_set(target))
     more = MORE_OPERANDS if dot.words or dot.signed else 0
-    registers = target.tile.registers - more
-    tile = replace(target.tile, width=dot.lanes, registers=registers)
-    return tiles_of(tile, window, image, channels, features, size_in_bytes=1)
+    return replace(target.tile, width=dot.lanes, registers=target.tile.registers - more)
 
 
 def runs(window: Window, channels: int) -> tuple[int, int]:

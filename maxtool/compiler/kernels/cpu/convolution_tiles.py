@@ -192,10 +192,12 @@ def tiles_of(
     return replace(low, most=min(low.most, low.places))
 
 
-def best_tile(tile: RegisterTile, window: Window, channels: int, features: int) -> tuple[int, int]:
+def best_tile(
+    tile: RegisterTile, window: Window, channels: int, features: int, size_in_bytes: int = 4
+) -> tuple[int, int]:
     """Return the block of features and the neighbours of a tile of images of any size."""
     vectors, most = vectors_of(tile, features)
-    places = _places(window, channels)
+    places = _places(window, channels, size_in_bytes)
     if most > places:
         vectors, most = vectors_of(tile, features, LOW)
     return vectors * tile.width, min(most, places, OPEN_PIXELS)

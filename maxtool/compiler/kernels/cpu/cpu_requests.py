@@ -64,10 +64,10 @@ class StackDepth(Request):
 
 
 class IntegerConvolution(Request):
-    """Convolution with a packed filter of bytes, of images of bytes and of known sizes."""
+    """Convolution with a packed filter of bytes, of images of bytes."""
 
     window: Window
-    image: tuple[int, int]
+    image: tuple[int, int] | None  # of any sizes if there are none
     channels: int
     features: int
     dtype: str  # of the image

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.cpu_target import RegisterTile
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu.convolution_tiles import ImageTiles, best_tile, tiles_of
-from maxtool.compiler.kernels.cpu.open_tiles import OpenTiles
+from maxtool.compiler.kernels.cpu.open_tiles import OpenTiles, open_tiles
 from maxtool.compiler.kernels.cpu.pixel_output import as_lines, pixel_output
 from maxtool.compiler.kernels.cpu.tiled_convolution import (
+    Padding,
     Part,
     TiledConvolution,
     divided,
-    each_tile,
-    with_padding,
+    each_tile_of,
 )
 from maxtool.compiler.kernels.kernel_options import ChainEpilogue, Phases, Window
 
@@ -25,7 +25,6 @@ from maxtool.compiler.kernels.kernel_options import ChainEpilogue, Phases, Windo
 class FloatTiles(TiledConvolution):
     """The buffers of a convolution of float32 while its kernel is built."""
 
-    x: b.Buffer  # [batch * padded rows, columns * channels]
     w: b.Buffer  # [blocks, window rows * columns * channels, block]
     factors: b.Buffer | None  # [batch, 1, 1, channels], of convolutions of single pixels
 
@@ -107,17 +106,8 @@ def direct_convolution(
     with b.kernel("_".join(("convolution", *(step.op for step in after.steps)))) as kernel:
         tiles: ImageTiles | OpenTiles
         if image is None:
-            block, most = best_tile(tile, window, channels, features // groups)
-            tiles = OpenTiles(
-                image=(kernel.dim("rows"), kernel.dim("columns")),
-                whole=(kernel.dim("result_rows"), kernel.dim("result_columns")),
-                window=window,
-                channels=channels,
-                block=block,
-                most=most,
-                groups=groups,
-                phases=phases,
-            )
+            best = best_tile(tile, window, channels, features // groups)
+            tiles = open_tiles(kernel, window, channels, best, groups, phases)
         else:
             sizes = tile, window, image, channels, features
             tiles = tiles_of(*sizes, groups=groups, phases=phases, result=result)
@@ -132,18 +122,5 @@ def direct_convolution(
         given = tiles.padded if tiles.is_product else tiles.image
         lines = as_lines(x, (batch, given[0], given[1] * channels))
         own = FloatTiles(tiles, tile.width, features, output, lines, w, factors)
-        zero = b.splat(0.0, 1)
-        room = tiles.room if isinstance(tiles, OpenTiles) else 0
-        if window.is_padded:
-            source = with_padding(tiles, batch, lines, tile.width, zero, given, room)
-            each_tile(replace(own, x=source), batch, terms)
-        elif isinstance(tiles, OpenTiles):
-            # Tiles would read beyond images whose rows have fewer pixels.
-            narrow = tiles.is_narrow
-            source = with_padding(
-                tiles, batch, lines, tile.width, zero, given, room, condition=narrow
-            )
-            each_tile(own, batch, terms, (narrow, replace(own, x=source)))
-        else:
-            each_tile(own, batch, terms)
+        each_tile_of(own, batch, terms, Padding(given, b.splat(0.0, 1), tile.width))
     return kernel.function

@@ -18,18 +18,21 @@ from maxtool.compiler.kernels.cpu.byte_dot import (
     GROUP,
     HALF,
     ByteDot,
+    best_byte_tile,
     byte_dot,
     byte_tiles,
     groups,
     runs,
 )
+from maxtool.compiler.kernels.cpu.convolution_tiles import ImageTiles
 from maxtool.compiler.kernels.cpu.integer_dot import instruction_set
+from maxtool.compiler.kernels.cpu.open_tiles import OpenTiles, open_tiles
 from maxtool.compiler.kernels.cpu.pixel_output import as_lines, pixel_output
 from maxtool.compiler.kernels.cpu.tiled_convolution import (
+    Padding,
     Part,
     TiledConvolution,
-    each_tile,
-    with_padding,
+    each_tile_of,
 )
 from maxtool.compiler.kernels.kernel_options import ChainEpilogue, Window
 
@@ -38,7 +41,6 @@ from maxtool.compiler.kernels.kernel_options import ChainEpilogue, Window
 class IntegerTiles(TiledConvolution):
     """The buffers of a convolution of bytes while its kernel is built."""
 
-    x: b.Buffer  # [batch * padded rows, columns * channels]
     w: b.Buffer  # [blocks, 1 + groups of terms, block * GROUP]; in front the sums of all terms
     dot: ByteDot
     zero: int  # of the image as the dot takes it
@@ -99,40 +101,42 @@ class IntegerTiles(TiledConvolution):
 def integer_convolution(
     target: CpuTarget,
     window: Window,
-    image: tuple[int, int],
+    image: tuple[int, int] | None,
     channels: int,
     features: int,
     dtype: str,
     zero: int,
     after: ChainEpilogue,
 ) -> b.PrimFunc:
-    """Build the convolution of images of known sizes, of int8 or uint8, with a filter of int8.
+    """Build the convolution of images of int8 or uint8 with a filter of int8.
+
+    Images are of any sizes if no ``image`` is given.
 
     Parameters of the kernel: x[batch, rows, columns, channels], w[blocks, 1 + groups, block, 4]
     (see ``IntegerFilterForm``), and what ``pixel_output`` declares, of which the bias is int32.
     """
     dot = byte_dot(instruction_set(target))
-    tiles = byte_tiles(target, window, image, channels, features)
     flips = dtype != dot.dtype
     zero += HALF * flips * (-1 if dot.signed else 1)
     count, terms = runs(window, channels)
-    blocks = -(-features // tiles.block)
     with b.kernel("_".join(("convolution", dtype, *(step.op for step in after.steps)))) as kernel:
+        tiles: ImageTiles | OpenTiles
+        if image is None:
+            best = best_byte_tile(target, window, channels, features)
+            tiles = open_tiles(kernel, window, channels, best, size_in_bytes=1)
+        else:
+            tiles = byte_tiles(target, window, image, channels, features)
         batch = kernel.dim("batch")
-        x = kernel.argument("x", (batch, *image, channels), dtype)
+        x = kernel.argument("x", (batch, *tiles.image, channels), dtype)
+        blocks = -(-features // tiles.block)
         shape = (blocks, 1 + count * groups(terms), tiles.block * GROUP)
         w = kernel.argument("w", (*shape[:-1], tiles.block, GROUP), "int8")
-        output = pixel_output(kernel, batch, tiles.whole, tiles.output, features, after, "int32")
-        given = tiles.padded if tiles.is_product else image
+        output = pixel_output(kernel, batch, tiles.whole, tiles.lines, features, after, "int32")
+        given = tiles.padded if tiles.is_product else tiles.image
         source = as_lines(x, (batch, given[0], given[1] * channels))
         # Groups that are filled up read beyond their terms, the last of them beyond the image. LLVM
         # 22 does not end where bytes are flipped as they are spread, for CPUs from Ice Lake on.
         copied = window.is_padded or terms % GROUP > 0 or (flips and not dot.signed)
-        if copied:
-            fill = tirx.const(zero, dot.dtype)
-            change = partial(_flipped, dot.dtype) if flips else None
-            width = dot.lanes * GROUP
-            source = with_padding(tiles, batch, source, width, fill, given, GROUP, change)
         own = IntegerTiles(
             tiles=tiles,
             lanes=dot.lanes,
@@ -144,7 +148,15 @@ def integer_convolution(
             zero=zero,
             flipped=flips and not copied,
         )
-        each_tile(own, batch, count * groups(terms))
+        padding = Padding(
+            given,
+            tirx.const(zero, dot.dtype),
+            dot.lanes * GROUP,
+            beyond=GROUP,
+            change=partial(_flipped, dot.dtype) if flips else None,
+            always=copied,
+        )
+        each_tile_of(own, batch, count * groups(terms), padding)
     return kernel.function
 
 

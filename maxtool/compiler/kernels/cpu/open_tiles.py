@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu.convolution_tiles import CHUNK, LEAST_TASKS, Tiles
+from maxtool.compiler.kernels.kernel_options import Phases, Window
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,10 +16,12 @@ class OpenTiles(Tiles):
     Attributes:
         image: Rows and columns of the input.
         whole: Rows and columns of the result as others see it.
+        size_in_bytes: Bytes of an element of the image.
     """
 
     image: tuple[b.Expr, b.Expr]
     whole: tuple[b.Expr, b.Expr]
+    size_in_bytes: int = 4
 
     @property
     def padded(self) -> tuple[b.Expr, b.Expr]:
@@ -71,6 +74,30 @@ class OpenTiles(Tiles):
         """Return how many parts an image has, each of some tiles, for so many feature blocks."""
         down, across = self.counts
         rows, columns = self.padded
-        by_cache = b.ceildiv(rows * columns * (4 * self.channels), CHUNK)
+        by_cache = b.ceildiv(rows * columns * (self.size_in_bytes * self.channels), CHUNK)
         wanted = b.greatest(by_cache, -(-LEAST_TASKS // blocks))
         return b.greatest(b.least(down * across, wanted), 1)
+
+
+def open_tiles(
+    kernel: b.Kernel,
+    window: Window,
+    channels: int,
+    best: tuple[int, int],
+    groups: int = 1,
+    phases: Phases | None = None,
+    size_in_bytes: int = 4,
+) -> OpenTiles:
+    """Return tiles of a block of features and some neighbours, of sizes that a kernel is given."""
+    block, most = best
+    return OpenTiles(
+        image=(kernel.dim("rows"), kernel.dim("columns")),
+        whole=(kernel.dim("result_rows"), kernel.dim("result_columns")),
+        window=window,
+        channels=channels,
+        block=block,
+        most=most,
+        groups=groups,
+        phases=phases,
+        size_in_bytes=size_in_bytes,
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeAlias
 
@@ -39,6 +39,7 @@ class TiledConvolution(ABC):
     lanes: int
     features: int
     output: PixelOutput
+    x: b.Buffer  # [batch * padded rows, columns * channels]
 
     @property
     def blocks(self) -> int:
@@ -205,24 +206,43 @@ def _chunk(_: b.Buffer, own: TiledConvolution, image: b.Expr, chunk: b.Expr, blo
     own.chunk(image, chunk, block)
 
 
-def with_padding(
-    tiles: ImageTiles | OpenTiles,
-    batch: b.Expr,
-    x: b.Buffer,
-    lanes: int,
-    fill: b.Expr,
-    given: tuple[b.Index, b.Index],
-    beyond: int = 0,
-    change: Change | None = None,
-    condition: b.Expr | None = None,
-) -> b.Buffer:
-    """Copy images of ``given`` sizes, with a number around each, and room for some ``beyond``.
+@dataclass(frozen=True, slots=True)
+class Padding:
+    """Copies of images with a number around each."""
 
-    Nothing is copied where a ``condition`` does not hold.
+    given: tuple[b.Index, b.Index]  # rows and columns of an image
+    fill: b.Expr  # the number
+    lanes: int  # elements that are copied at once
+    beyond: int = 0  # elements behind an image that are read
+    change: Change | None = None  # of what is copied
+    always: bool = False  # whether images are copied that have no padding
+
+
+def each_tile_of(own: TiledConvolution, batch: b.Expr, terms: int, padding: Padding) -> None:
+    """Compute all tiles of all images, which are copied first if that is needed.
+
+    Tiles would read beyond images of any size whose rows have fewer pixels.
     """
-    (height, width), (rows, columns), channels = given, tiles.padded, tiles.channels
+    tiles = own.tiles
+    if tiles.window.is_padded or padding.always:
+        each_tile(replace(own, x=_copied(own, batch, padding)), batch, terms)
+    elif isinstance(tiles, OpenTiles):
+        # What changes a copy is otherwise done to what is read.
+        copy = _copied(own, batch, replace(padding, change=None), tiles.is_narrow)
+        each_tile(own, batch, terms, (tiles.is_narrow, replace(own, x=copy)))
+    else:
+        each_tile(own, batch, terms)
+
+
+def _copied(
+    own: TiledConvolution, batch: b.Expr, padding: Padding, condition: b.Expr | None = None
+) -> b.Buffer:
+    """The images with what is around them; nothing is copied where a condition does not hold."""
+    tiles, fill, x = own.tiles, padding.fill, own.x
+    (height, width), (rows, columns), channels = padding.given, tiles.padded, tiles.channels
     top, left = tiles.window.before[0], tiles.window.before[1] * channels
     whole, all_of_it = width * channels, columns * channels
+    beyond = padding.beyond + (tiles.room if isinstance(tiles, OpenTiles) else 0)
     room, copied = batch * (rows * all_of_it + beyond), batch
     if condition is not None:
         room, copied = T.Cast("int64", condition) * room, T.Cast("int64", condition) * batch
@@ -237,14 +257,14 @@ def with_padding(
             def part(offset: b.Index, width: int) -> None:
                 b.store(padded, value(offset, width), (number, at, first + offset), width)
 
-            b.each_neighbour(count, lanes, part)
+            b.each_neighbour(count, padding.lanes, part)
 
         def nothing(_: b.Index, width: int) -> b.Expr:
             return b.splat(fill, width)
 
         def given_part(offset: b.Index, width: int) -> b.Expr:
             value = b.load(x, (number, at - top, offset), width)
-            return value if change is None else change(b.let(value), width)
+            return value if padding.change is None else padding.change(b.let(value), width)
 
         def row() -> None:
             write(0, left, nothing)

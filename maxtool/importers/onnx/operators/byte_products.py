@@ -54,7 +54,7 @@ def convolution_sums(
 
 def _has_kernel(call: OperatorCall, x: Tensor, weight: Tensor) -> bool:
     """Return whether there is a kernel for the bytes; what any convolution has is no faster."""
-    known = x.shape[1:].is_static and weight.shape.is_static
+    known = x.shape[1].is_static and weight.shape.is_static
     if not 2 < x.rank == weight.rank < 5 or not known or 0 in (*x.shape[1:], *weight.shape):
         return False
     if int(weight.shape[1:].volume()) > MOST_TERMS:
@@ -76,9 +76,7 @@ def product_sums(
     if filters is None:
         return None
     rows = x.shape[:-1].volume()
-    # Pixels of one line, or, of an unknown number, lines of one pixel.
-    known_rows = x.shape[:-1].is_static
-    lines = ops.reshape(x, [1, rows, terms] if known_rows else [rows, 1, terms])
+    lines = ops.reshape(x, [1, rows, terms])  # pixels of one line
     sums = ops.integer_convolution(lines, filters, zero, bias=bias)
     return ops.reshape(sums, [*x.shape[:-1], features])
 
