@@ -5,8 +5,7 @@ channels goes on by itself, poolings of several sizes, scales joined by upsampli
 distributions over 16 steps, and boxes in coordinates of the image. The other says where somebody
 speaks, with the shape of Silero's VAD: a Fourier transform as a convolution, convolutions in time
 and an LSTM, 32 milliseconds in a call, whose state goes into the next. Files say the batch. maxtool
-runs the artifacts that ``maxtool compile`` makes of them. All in float32, which OpenVINO is told;
-outputs have to agree. Sides run in processes of their own that take turns.
+runs the artifacts that ``maxtool compile`` makes of them.
 
     python benchmarks/detectors.py --peer-python PATH   # a Python with onnx, onnxruntime, openvino
     python benchmarks/detectors.py --nets speech --batches 1 --rounds 9
@@ -14,74 +13,14 @@ outputs have to agree. Sides run in processes of their own that take turns.
 
 from __future__ import annotations
 
-import argparse
-import json
-import statistics
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import numpy as np
-import onnx
-from checkpoints import machine, usable_cores
-from decode import environment
-from embed import checked, has, milliseconds
-from onnx import TensorProto, helper, numpy_helper
+from onnx_sides import Arrays, Nets, Nodes, main
 
-# Numbers of a constant, an attribute of a node.
-Value: TypeAlias = Any
-# The shapes of inputs or outputs by name.
-Shapes: TypeAlias = dict[str, list[int]]
-Arrays: TypeAlias = dict[str, np.ndarray]
-Run: TypeAlias = Callable[[Arrays], Sequence[np.ndarray]]
-TOLERANCE = 1e-3
 SIDE, CLASSES, STEPS = 640, 80, 16
 STRIDES = (8, 16, 32)
 SAMPLES, CONTEXT, WINDOW, HOP, HIDDEN = 512, 64, 256, 128, 128
-
-
-class Nodes:
-    """The nodes of an ONNX graph under construction."""
-
-    def __init__(self) -> None:
-        self._random = np.random.default_rng(0)
-        self._nodes: list[onnx.NodeProto] = []
-        self._initializers: list[onnx.TensorProto] = []
-
-    def node(self, op: str, *inputs: str, **attributes: Value) -> str:
-        return self.several(op, 1, *inputs, **attributes)[0]
-
-    def several(self, op: str, count: int, *inputs: str, **attributes: Value) -> list[str]:
-        names = [f"v{len(self._nodes)}_{i}" for i in range(count)]
-        self._nodes.append(helper.make_node(op, inputs, names, **attributes))
-        return names
-
-    def constant(self, values: Value, dtype: type = np.float32) -> str:
-        name = f"w{len(self._initializers)}"
-        self._initializers.append(numpy_helper.from_array(np.asarray(values, dtype), name))
-        return name
-
-    def drawn(self, *shape: int) -> str:
-        scale = np.sqrt(2 / np.prod(shape[1:])) if len(shape) > 1 else 0.1
-        return self.constant(self._random.standard_normal(shape) * scale)
-
-    def integers(self, *values: int) -> str:
-        return self.constant(values, np.int64)
-
-    def save(self, path: Path, inputs: Shapes, outputs: Shapes) -> None:
-        def declared(named: Shapes) -> list[onnx.ValueInfoProto]:
-            kind = TensorProto.FLOAT
-            return [helper.make_tensor_value_info(n, kind, shape) for n, shape in named.items()]
-
-        given, results = declared(inputs), declared(outputs)
-        graph = helper.make_graph(self._nodes, path.stem, given, results, self._initializers)
-        opsets = [helper.make_opsetid("", 17)]
-        onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), path)
 
 
 class Yolo(Nodes):
@@ -218,107 +157,8 @@ def speech_inputs(batch: int) -> Arrays:
     return {"input": sound, "state": np.zeros((2, batch, HIDDEN), np.float32)}
 
 
-# How each is written, and what it is called with.
-NETS = {"objects": (write_objects, objects_inputs), "speech": (write_speech, speech_inputs)}
-
-
-def load_maxtool(file: Path) -> Run:
-    sys.path.insert(0, str(file.with_suffix("")))
-    import run
-
-    model = run.load(file.with_suffix(""))
-    return lambda arrays: list(model.run("forward", arrays).values())
-
-
-def load_onnxruntime(file: Path) -> Run:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = usable_cores(), 1
-    providers = ["CPUExecutionProvider"]
-    session = onnxruntime.InferenceSession(file, options, providers=providers)
-    return lambda arrays: session.run(None, arrays)
-
-
-def load_openvino(file: Path) -> Run:
-    import openvino
-
-    options = {
-        "INFERENCE_PRECISION_HINT": "f32",
-        "INFERENCE_NUM_THREADS": usable_cores(),
-        "PERFORMANCE_HINT": "LATENCY",
-    }
-    model = openvino.Core().compile_model(file, "CPU", options)
-    request = model.create_infer_request()
-    return lambda arrays: list(request.infer(arrays).values())
-
-
-LOADERS = {"maxtool": load_maxtool, "onnxruntime": load_onnxruntime, "openvino": load_openvino}
-
-
-def work(arguments: argparse.Namespace) -> None:
-    """Run one side: print milliseconds and some results."""
-    ((net,), (batch,)) = arguments.nets, arguments.batches
-    run, arrays = LOADERS[arguments.worker](arguments.file), NETS[net][1](batch)
-    first = np.ravel(run(arrays)[0])
-    shown = first[:: max(1, first.size // 16)].tolist()
-    print(json.dumps([milliseconds(partial(run, arrays), time.perf_counter), shown]))
-
-
-def compare(net: str, batch: int, folder: Path, arguments: argparse.Namespace) -> None:
-    """Print a line: medians, and the faster of two peers divided by ours."""
-    file = folder / f"{net}_{batch}.onnx"
-    NETS[net][0](file, batch)
-    command = [sys.executable, "-m", "maxtool", "compile", file, "-o", file.with_suffix("")]
-    checked(subprocess.run(command, check=False, capture_output=True))
-    present = [name for name in LOADERS if name == "maxtool" or has(arguments.peer_python, name)]
-    options = ["--file", str(file), "--nets", net, "--batches", str(batch)]
-    rounds = [
-        [_side(name, options, arguments.peer_python) for name in present]
-        for _ in range(arguments.rounds)
-    ]
-    results = np.array([shown for _, shown in rounds[0]])
-    if not np.allclose(results, results[0], atol=TOLERANCE * np.abs(results).max()):
-        raise SystemExit(f"{net}: sides do not agree: {results}")
-    times = np.array([[milliseconds for milliseconds, _ in one] for one in rounds])
-    ratio = statistics.median(times[:, 1:].min(1) / times[:, 0])
-    medians = zip(present, np.median(times, 0), strict=True)
-    listed = ", ".join(f"{name} {time:.3f}" for name, time in medians)
-    print(f"{net:>8} x {batch}: {listed}; {ratio:.2f} of the faster peer", flush=True)
-
-
-def _side(name: str, options: list[str], peer_python: str) -> list[Value]:
-    python = sys.executable if name == "maxtool" else peer_python
-    command = [python, __file__, "--worker", name, *options]
-    own = environment(usable_cores())
-    done = subprocess.run(command, env=own, check=False, capture_output=True, text=True)
-    return list(json.loads(checked(done).stdout.splitlines()[-1]))
-
-
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--nets", nargs="+", choices=list(NETS), default=list(NETS))
-    parser.add_argument("--batches", nargs="+", type=int, default=[1, 8])
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each side")
-    parser.add_argument("--peer-python", default=sys.executable)
-    parser.add_argument("--worker", choices=list(LOADERS), help=argparse.SUPPRESS)
-    parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
-    return parser.parse_args()
-
-
-def main() -> None:
-    arguments = parse()
-    if arguments.worker:
-        work(arguments)
-        return
-    print(f"machine {machine()}\n{usable_cores()} threads; milliseconds of time that passes")
-    with tempfile.TemporaryDirectory(prefix="maxtool-benchmark-") as scratch:
-        for net in arguments.nets:
-            for batch in arguments.batches:
-                compare(net, batch, Path(scratch), arguments)
+NETS: Nets = {"objects": (write_objects, objects_inputs), "speech": (write_speech, speech_inputs)}
 
 
 if __name__ == "__main__":
-    main()
+    main(NETS, __file__, __doc__)

@@ -55,7 +55,7 @@ class OpenTiles(Tiles):
 
     @property
     def is_narrow(self) -> b.Expr:
-        """Whether a row has fewer pixels than a tile."""
+        """Return whether a row has fewer pixels than a tile."""
         return self.output[1] < self.most
 
     @property
