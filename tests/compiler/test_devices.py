@@ -321,11 +321,11 @@ def test_one_module_holds_code_for_the_host_and_for_gpus() -> None:
 
 def test_a_graph_on_one_gpu_is_compiled_as_any_other() -> None:
     kind = TensorType(F32, [4, 3], GPUS[1])
-    graph = Graph("main", lambda x: ops.exp(ops.log(x)), [kind])
+    graph = Graph("main", lambda x: ops.log(ops.log(x)), [kind])
     placement = Placement.of([graph], {"gpu": parse_target("cuda:sm_80")})
     assert placement.is_single
     source = device_source(compile_module(lowered(graph, placement), placement))
-    assert "exp_kernel(" in source
+    assert "log_kernel(" in source
 
 
 # layers
