@@ -17,6 +17,7 @@ from maxtool.compiler.fusion.convolution_fusions import (
     SPECIAL,
 )
 from maxtool.compiler.image_geometry import (
+    are_pixels,
     image_channels,
     image_sizes,
     image_window,
@@ -322,7 +323,8 @@ def _forms_of_cpus(
     node: Node, target: CpuTarget, turned: tuple[int, ...]
 ) -> tuple[FilterForm, ...]:
     features, channels = int(node.outputs[0].shape[-1]), image_channels(node)
-    image, given = image_sizes(node.inputs[0]), node.attributes["groups"]
+    given = node.attributes["groups"]
+    image = None if are_pixels(node) else image_sizes(node.inputs[0])
     window, phases = phases_of(node) if node.op == PHASED else (image_window(node), None)
     if node.op == INTEGER_DIRECT:
         if image is None:
@@ -342,7 +344,7 @@ def _forms_of_cpus(
         return (GroupedFilterForm(turned, block, given, groups),)
     if len(turned) == 5:  # with the slices of a volume next to its channels
         return (FilterForm((turned[0], *turned[2:4], turned[1], turned[4]), block),)
-    if image is None:
+    if image is None or node.attributes.get("exact"):
         return (FilterForm(turned, block),)
     batch = node.inputs[0].shape[0]
     transformed = (

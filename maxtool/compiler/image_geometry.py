@@ -37,6 +37,14 @@ def image_window(node: Node) -> Window:
     return window.along(slice(-2, None))
 
 
+def are_pixels(node: Node) -> bool:
+    """Return whether its images are single pixels, of any number: one line of so many."""
+    x = node.inputs[0]
+    plain = len(node.inputs) == 3  # whose channels have no factors for each image
+    single = plain and x.shape[1:-1].is_static and x.shape[1:-1].volume() == 1
+    return single and not x.shape[0].is_static and filter_window(node).is_pixel
+
+
 def image_sizes(value: Tensor) -> tuple[int, int] | None:
     """Return the sizes of a value as an image, if they are known."""
     shape = value.shape[1:-1]

@@ -21,6 +21,7 @@ def _convolution(
     dilation: Sizes,
     padding: Sizes,
     groups: int,
+    exact: bool = False,  # noqa: ARG001 - float64 is so
 ) -> Floats:
     """Convolve ``[batch, sizes..., channels]`` with ``[kernel..., inner, features]``.
 
@@ -181,6 +182,8 @@ def _windows(x: Floats, pixels: Sequence[Integers], outside: float) -> Floats:
     for number, at in enumerate(pixels):
         axis = 1 + 2 * number
         inside = (at >= 0) & (at < x.shape[axis])
+        if not x.shape[axis]:  # all is outside
+            x = np.full((*x.shape[:axis], 1, *x.shape[axis + 1 :]), outside)
         taken = x.take(at.clip(0, x.shape[axis] - 1), axis)
         beside = (1,) * (taken.ndim - axis - 2)
         x = np.where(inside.reshape(*at.shape, *beside), taken, outside)

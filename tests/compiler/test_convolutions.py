@@ -53,7 +53,10 @@ def compared_sizes(
 ) -> None:
     """Compare compiled code for images of any size with the float64 definition."""
     (rank,) = {len(size) for size in sizes}
-    shape = ["n", *("h", "w")[: rank - 2], sizes[0][-1]]
+    named = ["h", "w"][: rank - 2]
+    if all(size[1:-1] == (1,) * (rank - 2) for size in sizes):
+        named = [1] * (rank - 2)
+    shape = ["n", *named, sizes[0][-1]]
     graph = traced(call, shape, **weights)
     nodes = rewrite(graph, Placement.of([graph], Targets())).nodes
     assert not any(str(getattr(node, "op", "")).startswith("conv") for node in nodes)
@@ -396,6 +399,17 @@ def test_transposed_images_of_any_size(taps: tuple[int, int], window: dict[str, 
 
     sizes = [(batch, *size, 12) for batch in (1, 2) for size in ANY_SIZE[1:]]
     compared_sizes(call, sizes, **weights)
+
+
+def test_any_number_of_single_pixels() -> None:
+    """They are one line; where each has factors of its own they are not."""
+    weights = {"f": drawn(1, 1, 24, 40), "g": drawn(1, 1, 40, 24), "bias": drawn(40)}
+
+    def call(x: Tensor, f: Tensor, g: Tensor, bias: Tensor) -> Tensor:
+        y = ops.relu(ops.conv2d(x, f, bias=bias) * bias)
+        return ops.conv2d(ops.sigmoid(y) * y, g) + x
+
+    compared_sizes(call, [(batch, 1, 1, 24) for batch in (0, 1, 5, 40)], **weights)
 
 
 def test_lines_of_any_length() -> None:

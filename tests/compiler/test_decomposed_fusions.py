@@ -129,6 +129,15 @@ def test_what_is_neither(call: Call) -> None:
     assert not {"layer_norm", "attention_by_token", "scaled_dot_product_attention"} & found
 
 
+def test_permutations_are_two_where_products_alone_read_them() -> None:
+    def moved(x: Tensor) -> Tensor:
+        return ops.relu(ops.permute(x, (0, 2, 3, 1)))
+
+    graph = graph_of(moved)
+    nodes = rewrite(graph, Placement.of([graph], Targets())).nodes
+    assert [node.op for node in nodes if isinstance(node, Node)] == ["permute", "relu"]
+
+
 @pytest.mark.parametrize("call", [*NORMS, *ATTENTIONS, *OTHERS])
 def test_what_is_computed(call: Call) -> None:
     graph = graph_of(call)

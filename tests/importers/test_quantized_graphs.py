@@ -304,6 +304,42 @@ def test_sums_of_bytes_whose_zero_point_is_computed(
     np.testing.assert_array_equal(in_compiled(graph)(feeds)[0], wanted)
 
 
+@pytest.mark.parametrize("rows", [["n", 24], ["b", "n", 24]])
+def test_products_of_no_rows(tmp_path: Path, rows: list[int | str]) -> None:
+    constants = constants_of(w=RNG.integers(-9, 9, (24, 40)).astype("i1"), zero=np.uint8(7))
+    proto = model(
+        [node("MatMulInteger", ["x", "w", "zero"], ["y"])],
+        [value("x", rows, TensorProto.UINT8)],
+        ["y"],
+        constants,
+    )
+    proto.graph.output[0].type.tensor_type.elem_type = TensorProto.INT32
+    run = in_compiled(imported(proto, tmp_path))
+    for size in (0, 1, 40):
+        x = RNG.integers(0, 256, [*[2] * (len(rows) - 2), size, 24], np.uint8)
+        wanted = (x.astype("i4") - 7) @ constants["w"].astype("i4")
+        np.testing.assert_array_equal(run({"x": x})[0], wanted)
+
+
+@pytest.mark.parametrize("zero", ["known", "computed"])
+def test_sums_are_of_products_that_no_transform_rounds(tmp_path: Path, zero: str) -> None:
+    """Filters of 3 x 3, for which floats have transforms; these do not fit int8."""
+    x, w = RNG.integers(0, 256, (1, 28, 16, 16), np.uint8), RNG.integers(0, 256, (32, 28, 3, 3))
+    constants = {"w": w.astype("u1"), "w_zero": np.asarray(np.uint8(100))}
+    inputs = [value("x", x.shape, TensorProto.UINT8)]
+    if zero == "known":
+        constants["zero"] = np.asarray(np.uint8(99))
+    else:
+        inputs.append(value("zero", [], TensorProto.UINT8))
+    nodes = [node("ConvInteger", ["x", "w", "zero", "w_zero"], ["y"], pads=[1, 1, 1, 1])]
+    proto = model(nodes, inputs, ["y"], constants)
+    proto.graph.output[0].type.tensor_type.elem_type = TensorProto.INT32
+    graph = imported(proto, tmp_path)
+    feeds = {"x": x} | ({} if zero == "known" else {"zero": np.asarray(np.uint8(99))})
+    (wanted,) = by_definitions(graph, feeds)
+    np.testing.assert_array_equal(in_compiled(graph)(feeds)[0], wanted)
+
+
 @pytest.mark.parametrize("start", [0, 131, range(90, 170)])
 def test_convolutions_of_bytes_whose_zero_point_is_computed(tmp_path: Path, start: Any) -> None:
     """More terms than float32 adds up exactly, around which is the zero point."""

@@ -33,6 +33,7 @@ def _gelu(match: Match) -> Node | None:
         number is not None and isclose(number, wanted[name], rel_tol=DIGITS)
         for name, number in numbers.items()
     )
+    fits &= match["x"].shape == match.nodes[0].outputs[0].shape
     if not fits or any(map(reads_buffers, match.nodes)):
         return None
     return Node("gelu", (match["x"],), {}, match.nodes[0].outputs)

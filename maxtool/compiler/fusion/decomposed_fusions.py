@@ -5,6 +5,7 @@ Exporters write what their format has no operation for, or had none at the time.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import product
 
@@ -147,21 +148,48 @@ DECOMPOSED_FUSIONS = (
 
 
 def with_turned_keys(nodes: Sequence[AnyNode], graph: Graph) -> list[AnyNode]:
-    """Return nodes with each permutation that also transposes matrices as two, the last for that.
+    """Return nodes with permutations that also transpose matrices as two, the last for that.
 
-    Products take transposed matrices as they are.
+    Products take transposed matrices as they are: this is for what they alone read.
     """
+    readers: defaultdict[int, list[tuple[AnyNode, int]]] = defaultdict(list)
+    for node in nodes:
+        for position, value in enumerate(node.inputs):
+            readers[id(value)].append((node, position))
+
+    def is_for_products(value: Tensor) -> bool:
+        """Return whether nothing but products read it, perhaps times a number."""
+        return all(
+            isinstance(node, Node)
+            and (
+                (node.op == "matmul" and position == 1)
+                or (node.op == "mul" and _scales(node) and is_for_products(node.outputs[0]))
+            )
+            for node, position in readers[id(value)]
+        )
+
     result: list[AnyNode] = []
     for node in nodes:
-        dims: tuple[int, ...] = ()
-        if isinstance(node, Node) and node.op == "permute":
-            dims = node.attributes["dims"]
-        if len(dims) > 2 and dims[-2] == len(dims) - 1 and dims[-1] != len(dims) - 2:
-            (x,), outer = node.inputs, (*dims[:-2], dims[-1], dims[-2])
-            shape = [x.shape[axis] for axis in outer]
-            moved = Tensor.traced(TensorType(x.dtype, shape, x.device), graph)
-            last = (*range(len(dims) - 2), len(dims) - 1, len(dims) - 2)
-            result.append(Node("permute", (x,), {"dims": outer}, (moved,)))
-            node = Node("permute", (moved,), {"dims": last}, node.outputs)
-        result.append(node)
+        if not isinstance(node, Node) or not _turns(node) or not is_for_products(node.outputs[0]):
+            result.append(node)
+            continue
+        (x,), (*outer, before, last) = node.inputs, node.attributes["dims"]
+        dims = (*outer, last, before)
+        kind = TensorType(x.dtype, [x.shape[axis] for axis in dims], x.device)
+        moved = Tensor.traced(kind, graph)
+        swapped = (*range(len(outer)), len(outer) + 1, len(outer))
+        result.append(Node("permute", (x,), {"dims": dims}, (moved,)))
+        result.append(Node("permute", (moved,), {"dims": swapped}, node.outputs))
     return result
+
+
+def _scales(node: Node) -> bool:
+    """Return whether it is a product with one number."""
+    return any(value.shape.volume() == 1 for value in node.inputs)
+
+
+def _turns(node: Node) -> bool:
+    """Return whether it puts the last dimension before the last one, and another one behind it."""
+    dims: tuple[int, ...] = node.attributes["dims"] if node.op == "permute" else ()
+    rank = len(dims)
+    return rank > 2 and dims[-2] == rank - 1 and dims[-1] != rank - 2

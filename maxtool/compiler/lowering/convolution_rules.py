@@ -20,6 +20,7 @@ from maxtool.compiler.fusion.convolution_fusions import (
     SPECIAL,
 )
 from maxtool.compiler.image_geometry import (
+    are_pixels,
     filter_window,
     image_channels,
     image_sizes,
@@ -58,6 +59,8 @@ def _special(function: FunctionLowering, node: Node) -> None:
     operands = [_image(function, node), weight, *map(function.get, (*gate, bias))]
     sizes = function.sizes(result.shape)
     made = {3: [sizes[0], 1, *sizes[1:]], 5: [sizes[0] * sizes[1], *sizes[2:]]}.get(x.rank, sizes)
+    if node.op not in OF_EACH_CHANNEL and are_pixels(node):
+        made = [1, 1, sizes[0], sizes[-1]]
 
     def emit(inputs: Sequence[Expr | Columns], steps: tuple[ChainStep, ...], out: DType) -> Expr:
         columns = tuple(isinstance(each, Columns) for each in inputs)
@@ -65,16 +68,21 @@ def _special(function: FunctionLowering, node: Node) -> None:
         types = tuple(str(each.ty.dtype) for each in others)
         request = _request(node, form, ChainEpilogue(columns, steps, types, out.value))
         value = function.kernel(request, [*operands, *others], made, out)
-        return value if x.rank == 4 else function.reshaped(value, sizes)
+        return value if made is sizes else function.reshaped(value, sizes)
 
     width = int(result.shape[-1])
     function.chains[id(result)] = Chain((Pending(emit),), (), width, result.dtype)
 
 
 def _image(function: FunctionLowering, node: Node) -> Expr:
-    """The input as images: a line is one of one row, and a volume several of stacked slices."""
+    """The input as images: a line is one of one row, and a volume several of stacked slices.
+
+    Single pixels are one line.
+    """
     x = node.inputs[0]
     value, (batch, *sizes) = function.get(x), function.sizes(x.shape)
+    if node.op not in OF_EACH_CHANNEL and are_pixels(node):
+        return function.reshaped(value, [1, 1, batch, sizes[-1]])
     if x.rank == 3:
         return function.reshaped(value, [batch, 1, *sizes])
     if x.rank == 4:
@@ -92,7 +100,8 @@ def _request(node: Node, form: FilterForm, after: ChainEpilogue) -> Request:
     """Return the request of a convolution by the form of its filter; a line has one row."""
     x, (result,) = node.inputs[0], node.outputs
     window, phases = phases_of(node) if node.op == PHASED else (image_window(node), None)
-    channels, zero, sizes = image_channels(node), node.attributes.get("zero", 0), image_sizes(x)
+    channels, zero = image_channels(node), node.attributes.get("zero", 0)
+    sizes = None if are_pixels(node) and node.op not in OF_EACH_CHANNEL else image_sizes(x)
     if node.op in OF_EACH_CHANNEL:
         return DepthwiseConvolution(
             window=window,

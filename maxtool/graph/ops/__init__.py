@@ -16,6 +16,7 @@ from maxtool.graph.ops.convolution import (
     conv_transpose1d,
     conv_transpose2d,
     conv_transpose3d,
+    exact_convolution,
 )
 from maxtool.graph.ops.counting import counted
 from maxtool.graph.ops.creation import arange, band_part, outer, range, shape_to_tensor  # noqa: A004
@@ -78,6 +79,7 @@ __all__ += ["causal_conv1d", "linear_attention", "selective_scan"]
 __all__ += ["avg_pool1d", "avg_pool2d", "avg_pool3d", "lp_pool"]
 __all__ += ["conv1d", "conv2d", "conv3d"]
 __all__ += ["integer_convolution"]
+__all__ += ["exact_convolution"]
 __all__ += ["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
 __all__ += ["max_pool1d", "max_pool2d", "max_pool3d", "max_pool_indices"]
 __all__ += ["broadcast_to", "flatten", "permute", "rebind", "reshape"]

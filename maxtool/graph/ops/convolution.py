@@ -29,6 +29,7 @@ def _infer_convolution(
     dilation: tuple[int, ...],
     padding: tuple[int, ...],
     groups: int,
+    exact: bool = False,  # noqa: ARG001 - part of the operation's signature
 ) -> tuple[TensorType, ...]:
     kernel, features = _checked(x, weight, bias, len(stride), groups)
     sizes = Sliding(kernel, stride, dilation, padding).counts(x)
@@ -148,6 +149,24 @@ def conv3d(
     return _convolved("conv3d", x, filter, bias, (stride, dilation, padding), groups)
 
 
+def exact_convolution(
+    x: Tensor,
+    filter: Tensor,  # noqa: A002
+    stride: Sizes = 1,
+    dilation: Sizes = 1,
+    padding: Sizes = 0,
+    groups: int = 1,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """Convolve like `conv1d`, `conv2d` or `conv3d`, by the products themselves.
+
+    No transform makes fewer of them, which would round: sums of whole numbers are exact as far as
+    the type has them.
+    """
+    window = (stride, dilation, padding)
+    return _convolved(f"conv{x.rank - 2}d", x, filter, bias, window, groups, exact=True)
+
+
 def conv_transpose1d(
     x: TensorLike,
     filter: TensorLike,  # noqa: A002
@@ -238,6 +257,7 @@ def _convolved(
     bias: TensorLike | None,
     window: tuple[Sizes, Sizes, Sizes],
     groups: int,
+    **more: bool,
 ) -> Tensor:
     """Apply the operation of a name, which ends with the number of spatial dimensions."""
     spatial = int(name[-2])
@@ -252,6 +272,7 @@ def _convolved(
         dilation=sizes_of(dilation, spatial),
         padding=padding_of(padding, spatial),
         groups=int(groups),
+        **more,
     )[0]
 
 

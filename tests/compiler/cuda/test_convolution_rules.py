@@ -203,6 +203,17 @@ def test_images_of_any_size() -> None:
     )
 
 
+def test_images_without_pixels() -> None:
+    """All that a window sees is padding."""
+
+    def call(x: Tensor, f: Tensor, bias: Tensor) -> Tensor:
+        return ops.conv2d(x, f, bias=bias, padding=2)
+
+    weights = {"f": drawn(3, 3, 8, 12), "bias": drawn(12)}
+    shape = ("n", "h", "w", 8)
+    check(call, (1, 0, 4, 8), (2, 0, 0, 8), expected=["convolution_add"], shape=shape, **weights)
+
+
 def test_float16() -> None:
     def call(x: Tensor, f: Tensor, g: Tensor, bias: Tensor) -> Tensor:
         return ops.conv2d(ops.conv2d(x, f, padding=1, bias=bias), g, groups=8, bias=bias)

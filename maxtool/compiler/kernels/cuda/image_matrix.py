@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import ClassVar
 
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
@@ -42,6 +43,7 @@ class ImageMatrix(Pieces):
     sizes: Sequence[b.Expr]  # of an image, along each of its dimensions
     outputs: Sequence[b.Expr]  # of its result
     before: b.Expr | None = None  # channels of the groups before its own
+    may_be_empty: ClassVar[bool] = True
 
     @property
     def channels(self) -> b.Expr:

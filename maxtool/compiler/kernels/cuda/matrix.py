@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self, TypeAlias
+from typing import ClassVar, Self, TypeAlias
 
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
@@ -36,6 +36,7 @@ class Pieces(ABC):
     terms: b.Expr  # how long they are; not 0 where one is read either
     dtype: str  # float32, float16 or bfloat16 (passed as uint16 bits)
     aligned: bool  # whether every piece lies at a multiple of 16 bytes
+    may_be_empty: ClassVar[bool] = False  # whether rows are read where nothing is in memory
 
     @property
     def piece(self) -> int:
@@ -68,6 +69,11 @@ class Pieces(ABC):
         if not self.aligned:
             return [b.let(self._value(row, k + offset)) for offset in range(self.piece)]
         exists, place = self.found(row, k, self.piece)
+        if self.may_be_empty:
+            numbers = ln.zeros(self.piece)
+            with b.when(exists):
+                ln.load(numbers, (0,), (self.buffer, place), self.piece, self.dtype)
+            return [numbers[one] for one in range(self.piece)]
         held = ln.read(self.buffer, place, self.piece, self.dtype)
         return [T.Select(exists, held[one], T.float32(0)) for one in range(self.piece)]
 

@@ -76,7 +76,9 @@ def product_sums(
     if filters is None:
         return None
     rows = x.shape[:-1].volume()
-    lines = ops.reshape(x, [1, rows, terms])  # pixels of one line
+    # Pixels of one line, or, of an unknown number, lines of one pixel.
+    known_rows = x.shape[:-1].is_static
+    lines = ops.reshape(x, [1, rows, terms] if known_rows else [rows, 1, terms])
     sums = ops.integer_convolution(lines, filters, zero, bias=bias)
     return ops.reshape(sums, [*x.shape[:-1], features])
 

@@ -212,12 +212,17 @@ def _convolved(call: OperatorCall, x: Tensor, weight: Tensor) -> Tensor:
         return ops.cast(convolved(call, wide[0], wide[1], None), DType.int32)
     wide = [ops.cast(each, DType.float32) for each in (x, weight)]
     if channels <= together:
-        return ops.cast(convolved(call, wide[0], wide[1], None), DType.int32)
+        return _exact(call, *wide)
     parts = []
     for first in range(0, channels, together):
         image, filters = (each[:, first : first + together] for each in wide)
-        parts.append(ops.cast(convolved(call, image, filters, None), DType.int32))
+        parts.append(_exact(call, image, filters))
     return reduce(ops.add, parts)
+
+
+def _exact(call: OperatorCall, x: Tensor, weight: Tensor) -> Tensor:
+    """A convolution of whole numbers in float32, which holds its sums, in int32."""
+    return ops.cast(convolved(call, x, weight, None, ops.exact_convolution), DType.int32)
 
 
 def _filters(weight: Tensor, zero: Tensor | None) -> Tensor:
