@@ -402,7 +402,7 @@ def test_transposed_images_of_any_size(taps: tuple[int, int], window: dict[str, 
 
 
 def test_any_number_of_single_pixels() -> None:
-    """They are one line; where each has factors of its own they are not."""
+    """Single pixels are one line; where each has factors of its own they are not."""
     weights = {"f": drawn(1, 1, 24, 40), "g": drawn(1, 1, 40, 24), "bias": drawn(40)}
 
     def call(x: Tensor, f: Tensor, g: Tensor, bias: Tensor) -> Tensor:

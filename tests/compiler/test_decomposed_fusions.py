@@ -117,7 +117,7 @@ def test_norms_are_one_operation(call: Call) -> None:
 
 @pytest.mark.parametrize("call", ATTENTIONS)
 def test_attention_is_one_operation(call: Call) -> None:
-    """Nothing is moved before and after it either."""
+    """See that nothing is moved before and after it, either."""
     found = operations(graph_of(call))
     assert "attention_by_token" in found
     assert not {"matmul", "softmax", "permute"} & found
