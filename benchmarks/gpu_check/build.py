@@ -27,6 +27,7 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE.parent))
 
 from checkpoints import Shape, make_sparse  # noqa: E402 - beside the folder above
+from layers import LAYERS  # noqa: E402
 
 from maxtool import __version__, artifact  # noqa: E402
 from maxtool.dtype import DType  # noqa: E402
@@ -54,6 +55,21 @@ def parity(folder: Path, arch: str, only: str) -> None:
             output = folder / "parity" / f"{source.name}-{dtype.value}"
             asked = artifact.Request(source, output, target=f"cuda:{arch}", dtype=dtype)
             compile_one(replace(asked, check=True))
+
+
+def convolutions(folder: Path, arch: str, only: str) -> None:
+    """An artifact of convolutions of each kind, with the outputs that it should give."""
+    for name, layers in LAYERS.items():
+        if only not in name:
+            continue
+        print(f"compiling {name}", file=sys.stderr, flush=True)
+        with tempfile.TemporaryDirectory() as place:
+            file, output = Path(place, f"{name}.onnx"), folder / "parity" / name
+            layers.write(file, batch=1)
+            output.parent.mkdir(parents=True, exist_ok=True)
+            command = [sys.executable, "-m", "maxtool", "compile", file, "-o", output, "-q"]
+            options = ["--target", f"cuda:{arch}", "--check"]
+            subprocess.run([*command, *options], check=True, stdout=subprocess.DEVNULL)
 
 
 def text(folder: Path, arch: str) -> None:
@@ -152,6 +168,7 @@ def main() -> None:
     for file in sorted((HERE / "kit").glob("*.py")):
         shutil.copyfile(file, arguments.folder / file.name)
     parity(arguments.folder, arguments.arch, arguments.only)
+    convolutions(arguments.folder, arguments.arch, arguments.only)
     text(arguments.folder, arguments.arch)
     (arguments.folder / "speed").mkdir()
     if not arguments.no_speed:
