@@ -1,7 +1,7 @@
 """Convolutions that a kind of target has special kernels for, with their filter as it lies.
 
 The kernels read a filter in an order of their own, in which the weights file has it. What a graph
-does to the order of its dimensions before is taken in. Those of CPUs are for images of known sizes.
+does to the order of its dimensions before is taken in.
 """
 
 from __future__ import annotations

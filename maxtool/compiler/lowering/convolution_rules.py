@@ -59,7 +59,7 @@ def _special(function: FunctionLowering, node: Node) -> None:
     operands = [_image(function, node), weight, *map(function.get, (*gate, bias))]
     sizes = function.sizes(result.shape)
     made = {3: [sizes[0], 1, *sizes[1:]], 5: [sizes[0] * sizes[1], *sizes[2:]]}.get(x.rank, sizes)
-    if node.op not in OF_EACH_CHANNEL and are_pixels(node):
+    if _are_one_line(node):
         made = [1, 1, sizes[0], sizes[-1]]
 
     def emit(inputs: Sequence[Expr | Columns], steps: tuple[ChainStep, ...], out: DType) -> Expr:
@@ -74,6 +74,11 @@ def _special(function: FunctionLowering, node: Node) -> None:
     function.chains[id(result)] = Chain((Pending(emit),), (), width, result.dtype)
 
 
+def _are_one_line(node: Node) -> bool:
+    """Return whether its images are pixels that one line holds; those of each channel are not."""
+    return node.op not in OF_EACH_CHANNEL and are_pixels(node)
+
+
 def _image(function: FunctionLowering, node: Node) -> Expr:
     """The input as images: a line is one of one row, and a volume several of stacked slices.
 
@@ -81,7 +86,7 @@ def _image(function: FunctionLowering, node: Node) -> Expr:
     """
     x = node.inputs[0]
     value, (batch, *sizes) = function.get(x), function.sizes(x.shape)
-    if node.op not in OF_EACH_CHANNEL and are_pixels(node):
+    if _are_one_line(node):
         return function.reshaped(value, [1, 1, batch, sizes[-1]])
     if x.rank == 3:
         return function.reshaped(value, [batch, 1, *sizes])
@@ -101,7 +106,7 @@ def _request(node: Node, form: FilterForm, after: ChainEpilogue) -> Request:
     x, (result,) = node.inputs[0], node.outputs
     window, phases = phases_of(node) if node.op == PHASED else (image_window(node), None)
     channels, zero = image_channels(node), node.attributes.get("zero", 0)
-    sizes = None if are_pixels(node) and node.op not in OF_EACH_CHANNEL else image_sizes(x)
+    sizes = None if _are_one_line(node) else image_sizes(x)
     if node.op in OF_EACH_CHANNEL:
         return DepthwiseConvolution(
             window=window,

@@ -11,7 +11,7 @@ from maxtool.compiler.fusion.convolution_fusions import DEPTHWISE, DIRECT, PHASE
 from maxtool.compiler.image_geometry import as_row, filter_window, phases_of
 from maxtool.compiler.kernels.cuda.gpu_requests import Depthwise, ImplicitGemm, Linear
 from maxtool.compiler.kernels.cuda.product_output import FOUR
-from maxtool.compiler.kernels.kernel_options import ChainEpilogue, ChainStep, Window
+from maxtool.compiler.kernels.kernel_options import ChainEpilogue, ChainStep
 from maxtool.compiler.kernels.requests import Request
 from maxtool.compiler.lowering.chain import Chain, Columns, Pending
 from maxtool.compiler.lowering.convolution_rules import general_convolution, stored_filter
@@ -46,7 +46,7 @@ def _direct(function: FunctionLowering, node: Node) -> None:
         value = function.kernel(request, operands, sizes, out)
         return function.reshaped(value, function.sizes(result.shape))
 
-    _set(function, node, of_pixels if groups == 1 and _is_of_pixels(window) else of_images)
+    _set(function, node, of_pixels if groups == 1 and window.is_pixel else of_images)
 
 
 def _phased(function: FunctionLowering, node: Node) -> None:
@@ -112,12 +112,6 @@ def _set(function: FunctionLowering, node: Node, call: Call) -> None:
         function.chains[id(result)] = Chain((Pending(emit),), (), width, result.dtype)
     else:
         function.set_whole(result, emit((), (), result.dtype))
-
-
-def _is_of_pixels(window: Window) -> bool:
-    """Return whether every output pixel is one input pixel multiplied."""
-    around = (*window.before, *window.after)
-    return all(one == 1 for one in (*window.size, *window.stride)) and not any(around)
 
 
 def _with_bias(

@@ -216,6 +216,6 @@ def multiplied_later(
     total = sums - point * known(columns)
     if not left.any():
         return total
-    terms = np.int32(len(weight.to_numpy()))
+    terms = np.int32(int(weight.shape[0]))
     rows = ops.sum(ops.cast(x, DType.int32), -1) - point * terms
     return total + rows * known(left)
