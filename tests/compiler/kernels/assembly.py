@@ -10,6 +10,7 @@ from maxtool.compiler.cpu_target import CpuTarget
 from maxtool.compiler.kernels.cpu import builder
 
 LABEL = re.compile(r"^(\.L\w+):")
+FUNCTION = re.compile(r"^[^\s.#][^:\s]*:")
 # A jump of x86 or aarch64, and where it leads; one that is always taken, or a return.
 JUMP = re.compile(r"^\t(?:j\w+|b|b\.\w+|cbn?z|tbn?z)\t(?:.*, )?(\.L\w+)$")
 END = re.compile(r"^\t(?:jmp|b|br|ret\w?)\b(?!\.)")
@@ -96,7 +97,21 @@ def _flow(blocks: list[list[str]]) -> Flow:
         flow[number] = {labels[jump[1]]} if jump else set()
         if not END.match(last) and number + 1 < len(blocks):
             flow[number].add(number + 1)
-    return flow
+    starts = [number for number, block in enumerate(blocks) if any(map(FUNCTION.match, block))]
+    reached = _reached(flow, starts)
+    return {at: ways for at, ways in flow.items() if at in reached}
+
+
+def _reached(flow: Flow, starts: list[int]) -> set[int]:
+    """The blocks that some lead to: directives behind a jump are not among them."""
+    reached: set[int] = set()
+    waiting = list(starts)
+    while waiting:
+        at = waiting.pop()
+        if at not in reached:
+            reached.add(at)
+            waiting.extend(flow[at])
+    return reached
 
 
 def _loops(flow: Flow) -> Iterator[Set[int]]:

@@ -27,7 +27,7 @@ from maxtool.compiler.kernels.cpu.integer_dot import (
     plain_bytes,
     plain_look_up,
 )
-from maxtool.compiler.kernels.cpu.quantized_linear import LOW_TILES, quantized_linear
+from maxtool.compiler.kernels.cpu.quantized_linear import most_low_rows, quantized_linear
 from maxtool.compiler.kernels.cpu.tile_dot import Place, TileDot
 from maxtool.compiler.quantized_layout import layout_of
 from maxtool.compiler.quantized_packing import pack_quantized
@@ -79,13 +79,14 @@ def agrees(
 ) -> None:
     """Compare products of one row and of several with those of the same integers."""
     function = compiled_for(target, quantized_linear(machine, encoding.name))
-    n, k = 21, 768
+    n, k = 37, 768  # three column blocks, of which the last panel may have one
+    layout = layout_of(encoding)
     blocks = blocks_of(0, encoding, n, k)
     packed, weight = pack_quantized(blocks, encoding), dequantize(blocks, encoding).astype("f8")
-    for rows in (1, 3, 2 * LOW_TILES * machine.few_rows + 1):
+    for rows in (1, 3, most_low_rows(machine, [layout]) + machine.rows + 1):
         x = normal(rows, rows, k)
         actual = call(function, x, packed, shape=(rows, n))
-        expected = rounded(x, layout_of(encoding).span) @ weight.T
+        expected = rounded(x, layout.span) @ weight.T
         assert error(actual, expected) < SAME_INTEGERS
 
 
@@ -192,7 +193,8 @@ def test_what_the_instructions_compute(name: str, encoding: QuantizationEncoding
     dot = written_out(SETS[name].unpacking(layout_of(encoding)))
     matrices = written_out_matrices(SETS[name].matrices)
     rows = 2 if matrices is None else matrices.rows
-    agrees(InstructionSet(dot, dot, HOST.tile.width, rows, matrices), encoding)
+    blocks = SETS[name].blocks
+    agrees(InstructionSet(dot, dot, HOST.tile.width, rows, blocks, matrices), encoding)
 
 
 @pytest.mark.parametrize("name", SETS)

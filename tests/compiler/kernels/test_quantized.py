@@ -32,7 +32,7 @@ MACHINE = instruction_set(HOST)
 def test_products_of_integers(encoding: QuantizationEncoding) -> None:
     function = compiled(quantized_linear, MACHINE, encoding.name)
     span = layout_of(encoding).span
-    for n, k, most in ((37, 4 * 256, 17), (5, 256, 511), (16, 3 * 256, 17)):
+    for n, k, most in ((37, 4 * 256, 35), (5, 256, 511), (16, 3 * 256, 35)):
         blocks = blocks_of(n, encoding, n, k)
         weight = dequantize(blocks, encoding).astype("f8")
         for rows in (1, 2, 3, 7, most):
@@ -81,7 +81,7 @@ def test_no_rows() -> None:
 def test_bias(n: int) -> None:
     function = compiled(quantized_linear, MACHINE, "Q8_0", True)
     blocks, bias = blocks_of(0, E.Q8_0, n, 64), normal(3, n)
-    for rows in (1, 13):
+    for rows in (1, 13, 37):
         x = normal(rows, rows, 64)
         actual = call(function, x, pack_quantized(blocks, E.Q8_0), bias, shape=(rows, n))
         expected = rounded(x, 32) @ dequantize(blocks, E.Q8_0).T + bias
@@ -89,7 +89,7 @@ def test_bias(n: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["Q8_0", "Q4_1", "Q4_K"])
-@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize("rows", [1, 5, 37])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_what_is_not_finite_makes_its_row_nan(name: str, rows: int, value: float) -> None:
     blocks = blocks_of(0, E[name], 21, 512)
@@ -126,7 +126,7 @@ def test_scales_of_any_size(encoding: QuantizationEncoding) -> None:
     finite = np.isfinite(weight).all(axis=1)
     assert finite.sum() == (21 if encoding is E.MXFP4 else 18)
     linear = compiled(quantized_linear, MACHINE, encoding.name)
-    for rows in (1, 3, 17):
+    for rows in (1, 3, 37):
         x = normal(rows, rows, k)
         actual = call(linear, x, packed, shape=(rows, 21))
         assert not np.isfinite(actual[:, ~finite]).any()

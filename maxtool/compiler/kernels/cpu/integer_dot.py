@@ -177,6 +177,7 @@ class InstructionSet:
         wide: How others are.
         floats: float32 lanes of a vector, for activations.
         rows: Rows of the tile of a product of many rows.
+        blocks: Column blocks of a panel, of which weights are unpacked for many rows.
         matrices: How a tile is multiplied with weights that were unpacked before, whose bytes may
             be in another order then; None if that is as others are.
         unpacked: Whether weights were.
@@ -186,6 +187,7 @@ class InstructionSet:
     wide: IntegerDot
     floats: int
     rows: int
+    blocks: int = 1
     matrices: Dot | None = None
     unpacked: bool = False
 
@@ -210,12 +212,16 @@ class InstructionSet:
         return self.narrow if layout.largest <= LARGEST_NARROW else self.wide
 
 
-def _of_dots(dot: IntegerDot, rows: int, matrices: Dot | None = None) -> InstructionSet:
+def _of_dots(
+    dot: IntegerDot, rows: int, blocks: int = 1, matrices: Dot | None = None
+) -> InstructionSet:
     """A set with an instruction for 4 products of bytes."""
-    return InstructionSet(dot, dot, dot.lanes, rows, matrices)
+    return InstructionSet(dot, dot, dot.lanes, rows, blocks, matrices)
 
 
-def _of_pairs(lanes: int, names: tuple[str, str, str], rows: int) -> InstructionSet:
+def _of_pairs(
+    lanes: int, names: tuple[str, str, str], rows: int, blocks: int = 1
+) -> InstructionSet:
     """A set with ``vpmaddubsw``, ``vpmaddwd`` and ``vpshufb`` of a width."""
     of_bytes, of_words, shuffle = names
     pairs = _x86(of_words, b.vector_type("int32", lanes))
@@ -223,7 +229,7 @@ def _of_pairs(lanes: int, names: tuple[str, str, str], rows: int) -> Instruction
     products = _add_pairs_of_bytes(of_bytes, lanes)
     narrow = IntegerDot(lanes, look_up, multiply=products, pairs=pairs, sums="int16")
     wide = IntegerDot(lanes, look_up, multiply=_add_pairs(pairs, lanes), words=True)
-    return InstructionSet(narrow, wide, lanes, rows)
+    return InstructionSet(narrow, wide, lanes, rows, blocks)
 
 
 def _vnni(lanes: int, dot: str, shuffle: str) -> IntegerDot:
@@ -264,12 +270,12 @@ AVX512_PAIRS = ("avx512.pmaddubs.w.512", "avx512.pmaddw.d.512", "avx512.pshuf.b.
 VNNI = _vnni(16, "avx512.vpdpbusd.512", AVX512_PAIRS[-1])
 AVX2_PAIRS = ("avx2.pmadd.ub.sw", "avx2.pmadd.wd", "avx2.pshuf.b")
 
-# LLVM feature -> set, the best first. Tiles have as many rows as leave room for two vectors of
-# weights of each column, or one where vectors are as wide as a column block.
+# LLVM feature -> set, the best first. Tiles are of two vectors of columns at least, which halves
+# what is read of activations, and of as many rows as there are registers for.
 SETS: dict[str, InstructionSet] = {
     "amx-int8": _of_dots(VNNI, rows=16, matrices=amx(VNNI.look_up)),
-    "avx512vnni": _of_dots(VNNI, rows=12),
-    "avx512bw": _of_pairs(16, AVX512_PAIRS, rows=12),
+    "avx512vnni": _of_dots(VNNI, rows=6, blocks=2),
+    "avx512bw": _of_pairs(16, AVX512_PAIRS, rows=6, blocks=2),
     "avxvnni": _of_dots(_vnni(8, "avx512.vpdpbusd.256", AVX2_PAIRS[-1]), rows=5),
     "avx2": _of_pairs(8, AVX2_PAIRS, rows=5),
     "i8mm": _of_dots(SDOT, rows=6, matrices=SMMLA),  # no CPU has it without the next

@@ -88,6 +88,10 @@ class Operands:
         """Return what ``zero`` takes off beyond the zero of the encoding, to be added again."""
         return 0 if self.zero(layout) == 0 else self.zero(layout) - layout.zero
 
+    def needs_sums(self, layout: RecordLayout) -> bool:
+        """Return whether sums of quants are multiplied by what is added to all weights."""
+        return layout.has("m") or layout.has("dmin") or self.shift(layout) != 0
+
     def start_bits(self, low: b.Expr, high: b.Expr) -> b.Expr:
         """Bits of a lane that begins at ``low`` for terms 0 and 1, and ``high`` for terms 2 and 3.
 

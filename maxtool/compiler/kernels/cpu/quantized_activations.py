@@ -40,6 +40,7 @@ class Activations:
         starts: [tiles, k / terms, rows] int32: what sums of terms that share a scale begin at, so
             that the zero of the weights is taken off; None if it is 0.
         sums: [tiles, k / terms, rows] float32, of the quants; None if nothing asks for them.
+        for_panels: Whether they are multiplied with panels, which take sums times the scale.
     """
 
     layout: RecordLayout
@@ -49,6 +50,12 @@ class Activations:
     scales: b.Buffer
     starts: b.Buffer
     sums: b.Buffer
+    for_panels: bool
+
+    @property
+    def spans(self) -> b.Expr:
+        """Stretches of a row that have a scale."""
+        return self.scales.shape[1]
 
     def operand(self, tile: b.Index, step: b.Index, row: int) -> list[b.Expr]:
         """Terms of a row, or of those that are multiplied with it, which ``IntegerDot.add`` takes.
@@ -64,8 +71,19 @@ class Activations:
         """Bits that sums of terms which share a scale begin at, for rows multiplied at once."""
         rows = range(row, row + self.dot.rows)
         if self.starts is None:
-            return [b.int32(0) for _ in rows]
+            return [self._zero() for _ in rows]
         return [self.starts[tile, part, each] for each in rows]
+
+    def _zero(self) -> b.Expr:
+        """Zero, of which LLVM must not know for panels that it is that.
+
+        It would write out the first step, and run out of registers: Q4_K takes a sixth longer with
+        AVX2.
+        """
+        if not self.for_panels:
+            return b.int32(0)
+        steps: b.Expr = self.quants.shape[1]
+        return b.let(T.Cast("int32", T.shift_right(steps, b.integer(62))))
 
 
 class QuantizedRows:
@@ -137,7 +155,8 @@ class QuantizedRows:
             quants,
             scales,
             starts=memory(parts, "int32") if dot.zero(layout) else None,
-            sums=memory(parts) if _needs_sums(layout, dot) else None,
+            sums=memory(parts) if dot.needs_sums(layout) else None,
+            for_panels=self._machine.unpacked,
         )
 
 
@@ -149,12 +168,7 @@ def _quants(layout: RecordLayout, dot: Dot) -> tuple[int, int, int]:
 def _needs(layout: RecordLayout, dot: Dot) -> tuple[object, ...]:
     """Key of layouts that share activations."""
     zero = dot.zero(layout)
-    return (*_quants(layout, dot), dot.sums, layout.terms, zero, _needs_sums(layout, dot))
-
-
-def _needs_sums(layout: RecordLayout, dot: Dot) -> bool:
-    """Return whether sums of quants are multiplied by what is added to all weights."""
-    return layout.has("m") or layout.has("dmin") or dot.shift(layout) != 0
+    return (*_quants(layout, dot), dot.sums, layout.terms, zero, dot.needs_sums(layout))
 
 
 def _quantize_row(
@@ -191,11 +205,11 @@ class _Row:
         top = self._largest(first, chunks)
         magnitude = b.let(T.max(T.reinterpret("float32", top), T.float32(LEAST)))
         is_finite = top < b.int32(INFINITY_BITS)
-        step = T.Select(is_finite, magnitude / T.float32(STEPS), T.float32(float("nan")))
+        step = b.let(T.Select(is_finite, magnitude / T.float32(STEPS), T.float32(float("nan"))))
         b.store(self.to.scales, step, (self.tile, span, self.row))
         inverse = b.let(T.float32(STEPS) / magnitude)
         with T.serial(b.integer(chunks)) as c:
-            self._chunk(b.index(first + c), inverse)
+            self._chunk(b.index(first + c), inverse, step)
 
     def _largest(self, first: b.Expr, chunks: int) -> b.Expr:
         """Bits of the largest magnitude: of integers, NaN is the largest and no comparison odd."""
@@ -214,22 +228,24 @@ class _Row:
         places = range(0, CHUNK, self.width)
         return [b.load(self.x, (*self.source, start + at), self.width) for at in places]
 
-    def _chunk(self, chunk: b.Expr, inverse: b.Expr) -> None:
-        """32 terms: their quants, and what follows from their sums."""
+    def _chunk(self, chunk: b.Expr, inverse: b.Expr, step: b.Expr) -> None:
+        """32 terms, of a scale: their quants, and what follows from their sums."""
         quants = [b.let(self._rounded(value, inverse)) for value in self._vectors(chunk)]
         for i, values in enumerate(quants):
             self._store_quants(values, b.index(chunk * (CHUNK // GROUP) + i * self.width // GROUP))
         for to in (self.to, *self.others):
             if to.starts is not None or to.sums is not None:
-                self._chunk_sums(to, quants, chunk)
+                self._chunk_sums(to, quants, chunk, step)
 
-    def _chunk_sums(self, to: Activations, quants: Sequence[b.Expr], chunk: b.Expr) -> None:
+    def _chunk_sums(
+        self, to: Activations, quants: Sequence[b.Expr], chunk: b.Expr, step: b.Expr
+    ) -> None:
         """Sums of those of 32 terms that share a scale of weights."""
         terms = to.layout.terms
         count = terms // self.width
         for part in range(CHUNK // terms):
             own = quants[part * count : (part + 1) * count]
-            self._store_sums(to, own, b.index(chunk * (CHUNK // terms) + part))
+            self._store_sums(to, own, b.index(chunk * (CHUNK // terms) + part), step)
 
     def _rounded(self, value: b.Expr, inverse: b.Expr) -> b.Expr:
         """The nearest integers, ties to even, as int32."""
@@ -260,7 +276,9 @@ class _Row:
         high = b.splat(b.int32(16), groups)
         return [(first & low) | T.shift_left(second, high) for first, second in ((a, e), (c, f))]
 
-    def _store_sums(self, to: Activations, quants: Sequence[b.Expr], part: b.Expr) -> None:
+    def _store_sums(
+        self, to: Activations, quants: Sequence[b.Expr], part: b.Expr, step: b.Expr
+    ) -> None:
         """The sums of terms that share a scale of weights."""
         total = quants[0]
         for values in quants[1:]:
@@ -280,4 +298,5 @@ class _Row:
             bits = to.dot.start_bits(b.let(low * zero), b.let(high * zero))
             b.store(to.starts, bits, place)
         if to.sums is not None:
-            b.store(to.sums, T.Cast("float32", low + high), place)
+            whole = T.Cast("float32", low + high)
+            b.store(to.sums, whole * step if to.for_panels else whole, place)

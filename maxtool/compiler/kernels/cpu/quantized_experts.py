@@ -18,7 +18,6 @@ from maxtool.compiler.kernels.cpu.quantized_activations import QuantizedRows
 from maxtool.compiler.kernels.cpu.quantized_linear import (
     TILES_PER_TASK,
     QuantizedResult,
-    most_low_rows,
 )
 from maxtool.compiler.kernels.cpu.quantized_matrix import QuantizedMatrix
 from maxtool.compiler.quantized_layout import COLUMNS, layout_of
@@ -32,7 +31,8 @@ def quantized_expert_linear(machine: InstructionSet, encoding: str) -> b.PrimFun
     chosen[choices] int64, y[choices, n] float32; see ``expert_linear``.
     """
     layout = layout_of(QuantizationEncoding[encoding])
-    unpacked = most_low_rows(machine, [layout]) is not None
+    # Few rows choose the same expert: low tiles serve them where they are nearly as fast for many.
+    unpacked = machine.blocks == 1 or not layout.is_quickly_unpacked
     height = machine.rows if unpacked else machine.few_rows
     multiplying = machine.of_panels if unpacked else machine
     with b.kernel(f"quantized_expert_linear_{encoding.lower()}") as kernel:
@@ -54,7 +54,7 @@ def quantized_expert_linear(machine: InstructionSet, encoding: str) -> b.PrimFun
         b.each_row(rows, k, lambda row: single.quantize(x, row, [(row,)]))
         with b.when(chunks.count[1] > 0):
             b.each(T.Bind(chunks.count[0]), work.quantize, threads=True)
-        b.each_row(T.Bind(chunks.count[0] * matrix.blocks), COLUMNS * k, work.multiply)
+        b.each_row(T.Bind(chunks.count[0] * work.places), COLUMNS * k, work.multiply)
     return kernel.function
 
 
@@ -85,22 +85,29 @@ class _QuantizedTasks:
             self.tiles.quantize(self.x, b.index(self.chunks.tile[c] + t), sources)
 
     def multiply(self, task: b.Expr) -> None:
-        """One chunk times one column block of its expert."""
-        c = b.index(b.quotient(task, self.matrix.blocks))
-        block = b.index(b.remainder(task, self.matrix.blocks))
+        """One chunk times some column blocks of its expert."""
+        c = b.index(b.quotient(task, self.places))
+        place = b.index(b.remainder(task, self.places))
         matrix = replace(self.matrix, expert=(b.index(self.chunks.expert[c]),))
         result = QuantizedResult((matrix,), self.output)
         start, rows = b.index(self.chunks.start[c]), b.index(self.chunks.rows[c])
 
         def single() -> None:
             choice = b.index(self.chunks.order[start])
-            result.row_block(self.single, self.source(choice), block, choice)
+            source = self.source(choice)
+            for block, is_there in result.blocks(place, unpacked=self.unpacked):
+                with b.when(is_there):
+                    result.row_block(self.single, source, block, choice)
 
         def many() -> None:
             first, count = b.index(self.chunks.tile[c]), b.index(b.ceildiv(rows, self.tiles.rows))
-            tiles, order = (self.tiles, first, count), self.chunks.order
-            result.tiles_block(
-                tiles, block, lambda row: order[start + row], rows, unpacked=self.unpacked
-            )
+            work = result.panel_tiles if self.unpacked else result.low_tiles
+            order = self.chunks.order
+            work((self.tiles, first, count), place, lambda row: order[start + row], rows)
 
         b.either(rows == 1, single, many)
+
+    @property
+    def places(self) -> b.Expr:
+        """The parts of a matrix that tasks have."""
+        return QuantizedResult((self.matrix,), self.output).places(unpacked=self.unpacked)

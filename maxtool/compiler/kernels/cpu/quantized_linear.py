@@ -1,13 +1,13 @@
 """x @ w.T with quantized weights: products of integers, scaled once for several terms.
 
-A few rows read each weight as it is, and unpack it in registers: low tiles. So do many where that
-is quick; otherwise a block of 16 columns is unpacked once into bytes (a panel), and all row tiles
-walk it.
+A few rows read each weight as it is, and unpack it in registers: low tiles. For many a block of 16
+columns, or two, is unpacked once (a panel), and all row tiles walk it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -24,16 +24,18 @@ from maxtool.compiler.kernels.cpu.epilogue import (
 from maxtool.compiler.kernels.cpu.integer_dot import InstructionSet
 from maxtool.compiler.kernels.cpu.quantized_activations import QuantizedRows
 from maxtool.compiler.kernels.cpu.quantized_matrix import QuantizedMatrix, one_row_sums
+from maxtool.compiler.kernels.cpu.quantized_panel import unpack
 from maxtool.compiler.kernels.kernel_options import Epilogue
 from maxtool.compiler.quantized_layout import COLUMNS, RecordLayout, layout_of
 from maxtool.quantization import QuantizationEncoding
 
-# Row tiles that one task multiplies with a panel: unpacking it costs as much as one or two.
-TILES_PER_TASK = 32
+# Row tiles that one task multiplies with a panel: unpacking it costs as much as three or four.
+TILES_PER_TASK = 96
 # Low tiles that unpack the same weights, at most; and where a vector is as wide as a column block:
-# then four rows take as long for each of them as twelve with a panel.
+# then four rows take as long for each of them as six with a panel of two blocks.
 LOW_TILES = 2
 WIDE_LOW_TILES = 4
+QUICK_LOW_TILES = 8  # where unpacking takes two operations
 
 # Quantized rows, the first of their tiles to take, and how many.
 Tiles: TypeAlias = tuple[QuantizedRows, b.Expr, b.Expr]
@@ -59,35 +61,66 @@ class QuantizedResult:
         ]
         self._store(sums, block, target)
 
-    def tiles_block(
-        self,
-        tiles: Tiles,
-        block: b.Expr,
-        target: Callable[[b.Expr], b.Expr],
-        rows: b.Expr,
-        *,
-        unpacked: bool = True,
+    def low_tiles(
+        self, tiles: Tiles, block: b.Expr, target: Callable[[b.Expr], b.Expr], rows: b.Expr
     ) -> None:
-        """Some row tiles times a column block of each matrix, which is unpacked before or not.
+        """Some low tiles times a column block of each matrix, unpacked as it is multiplied.
 
         ``target`` says which row of the result each row of the tiles is, counted from the first of
         them; of these there are ``rows``.
         """
         quantized, first, count = tiles
-        matrices = [matrix.of_panels if unpacked else matrix for matrix in self.matrices]
-        panels = [matrix.unpack(block) if unpacked else None for matrix in matrices]
-        with matrices[0].dot.prepared(), T.serial(count) as t:
-            tile = b.index(first + t)
+        with T.serial(count) as t:
             part = b.index(t), count
             sums = [
-                matrix.tile(quantized.of(matrix.layout), tile, block, panel, part)
-                for matrix, panel in zip(matrices, panels, strict=True)
+                matrix.tile(quantized.of(matrix.layout), b.index(first + t), block, part)
+                for matrix in self.matrices
             ]
-            with T.serial(b.integer(quantized.rows)) as r:
-                row = b.index(t * quantized.rows + r)
-                with b.when(row < rows):
-                    own = [(buffer, (r,)) for buffer in sums]
-                    self._store(own, block, b.index(target(row)))
+            with self._each_row(quantized, t, rows) as (r, row):
+                self._store([(buffer, (r,)) for buffer in sums], block, b.index(target(row)))
+
+    def panel_tiles(
+        self, tiles: Tiles, panel: b.Expr, target: Callable[[b.Expr], b.Expr], rows: b.Expr
+    ) -> None:
+        """Some row tiles times a panel of each matrix, which is unpacked before."""
+        quantized, first, count = tiles
+        blocks, last = self.blocks(panel, unpacked=True), self.first.blocks - 1
+        matrices = [matrix.of_panels for matrix in self.matrices]
+        there = [b.index(b.least(block, last)) for block, _ in blocks]
+        panels = [unpack(matrix, there) for matrix in matrices]
+        with matrices[0].dot.prepared(), T.serial(count) as t:
+            sums = [
+                own.tile(quantized.of(matrix.layout), b.index(first + t))
+                for matrix, own in zip(matrices, panels, strict=True)
+            ]
+            with self._each_row(quantized, t, rows) as (r, row):
+                for at, (block, is_there) in enumerate(blocks):
+                    with b.when(is_there):
+                        own = [(buffer, (r, at)) for buffer in sums]
+                        self._store(own, block, b.index(target(row)))
+
+    def places(self, *, unpacked: bool) -> b.Expr:
+        """Panels, or column blocks that are not unpacked before."""
+        return b.ceildiv(self.first.blocks, self._blocks(unpacked=unpacked))
+
+    def blocks(self, place: b.Expr, *, unpacked: bool) -> list[tuple[b.Expr, b.Expr]]:
+        """The column blocks of one of these, and whether there is each."""
+        count = self._blocks(unpacked=unpacked)
+        numbers = [b.index(place * count + at) for at in range(count)]
+        return [(number, number < self.first.blocks) for number in numbers]
+
+    def _blocks(self, *, unpacked: bool) -> int:
+        return self.first.machine.blocks if unpacked else 1
+
+    @contextmanager
+    def _each_row(
+        self, quantized: QuantizedRows, t: b.Expr, rows: b.Expr
+    ) -> Iterator[tuple[b.Expr, b.Expr]]:
+        """Emit statements for each row of a tile: its number there, and among all ``rows``."""
+        with T.serial(b.integer(quantized.rows)) as r:
+            row = b.index(t * quantized.rows + r)
+            with b.when(row < rows):
+                yield r, row
 
     def _store(self, sums: Sequence[Sums], block: b.Expr, row: b.Expr) -> None:
         self.output.store_row(sums, block, row, (COLUMNS, self.first.dot.lanes))
@@ -123,12 +156,8 @@ class _Products:
 
     def several_rows(self) -> None:
         """Products by low tiles of a few rows, or by tiles that share a panel."""
-        most = most_low_rows(self.machine, self.layouts)
-        if most is None:
-            self.many_rows(unpacked=False)
-            return
         b.either(
-            self.x.shape[0] <= most,
+            self.x.shape[0] <= most_low_rows(self.machine, self.layouts),
             lambda: self.many_rows(unpacked=False),
             lambda: self.many_rows(unpacked=True),
         )
@@ -147,34 +176,30 @@ class _Products:
 
         b.each(tiles, quantize, threads=True)
         chunks = T.Bind(b.ceildiv(tiles, TILES_PER_TASK))
+        per_task = T.Bind(b.ceildiv(tiles, chunks))
 
         def multiply(number: int, i: b.Expr) -> None:
-            block = b.index(b.quotient(i, chunks))
-            first = b.index(b.remainder(i, chunks) * TILES_PER_TASK)
-            count = b.index(b.least(tiles - first, TILES_PER_TASK))
+            result, place = self.results[number], b.index(b.quotient(i, chunks))
+            first = b.index(b.remainder(i, chunks) * per_task)
+            count = b.index(b.least(tiles - first, per_task))
             start = b.index(first * height)
-            self.results[number].tiles_block(
-                (quantized, first, count),
-                block,
-                lambda row: start + row,
-                b.index(rows - start),
-                unpacked=unpacked,
-            )
+            work = result.panel_tiles if unpacked else result.low_tiles
+            tiles_here = quantized, first, count
+            work(tiles_here, place, lambda row: start + row, b.index(rows - start))
 
-        each_task([chunks * result.first.blocks for result in self.results], multiply)
+        each_task([chunks * result.places(unpacked=unpacked) for result in self.results], multiply)
 
 
-def most_low_rows(machine: InstructionSet, layouts: Iterable[RecordLayout]) -> int | None:
-    """Return how many rows low tiles multiply faster than a panel does; None if any number.
+def most_low_rows(machine: InstructionSet, layouts: Iterable[RecordLayout]) -> int:
+    """Return how many rows low tiles multiply as fast as a panel does.
 
-    With AVX-512 low tiles of Q4_0, Q8_0 and Q4_K take 0.55 to 0.6 times as long for 16 rows, 0.8
-    times for 32 and 0.9 to 0.98 for 512; of Q6_K, Q5_K and Q3_K 0.65 to 0.83 times, 0.91 to 1.15
-    and 1.03 to 1.37 (Zen 4, one thread).
+    With AVX-512 low tiles of Q4_0, Q8_0 and Q4_K take 0.74 to 0.89 times as long for 16 rows, 0.83
+    to 1.0 times for 32 and 1.04 to 1.3 for 512; of Q6_K 0.96, 1.03 and 1.4 (Zen 5).
     """
     if machine.matrices is not None or machine.narrow.lanes < COLUMNS:
         return LOW_TILES * machine.few_rows
     quick = all(layout.is_quickly_unpacked for layout in layouts)
-    return None if quick else WIDE_LOW_TILES * machine.few_rows
+    return (QUICK_LOW_TILES if quick else WIDE_LOW_TILES) * machine.few_rows
 
 
 def quantized_linear(machine: InstructionSet, encoding: str, bias: bool = False) -> b.PrimFunc:

@@ -8,15 +8,13 @@ from dataclasses import dataclass, replace
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
-from maxtool.compiler.kernels.cpu import quantized_weights as weights
 from maxtool.compiler.kernels.cpu import subroutines
 from maxtool.compiler.kernels.cpu.fetch_ahead import LINE
 from maxtool.compiler.kernels.cpu.integer_dot import Dot, InstructionSet
 from maxtool.compiler.kernels.cpu.quantized_activations import Activations
-from maxtool.compiler.kernels.cpu.quantized_sums import Span, TileSpan
+from maxtool.compiler.kernels.cpu.quantized_sums import Span
 from maxtool.compiler.kernels.cpu.quantized_weights import Column
-from maxtool.compiler.kernels.cpu.tile_dot import TileDot
-from maxtool.compiler.quantized_layout import COLUMNS, GROUP, VECTOR, RecordLayout
+from maxtool.compiler.quantized_layout import COLUMNS, RecordLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,29 +53,19 @@ class QuantizedMatrix:
         places = range(0, COLUMNS, lanes)
         return [Column(self.w, (*self.expert, block, span), at, lanes) for at in places]
 
-    def unpack(self, block: b.Expr) -> b.Buffer:
-        """A column block as what is multiplied, [steps * parts, bytes of 16 columns]."""
-        depth, parts = self.dot.neighbours, self.dot.parts
-        steps = b.quotient(self.k, GROUP * depth) * parts
-        panel = b.workspace((steps, VECTOR * depth), "uint8")
-        subroutines.call(_unpack_block, [panel], self, block)
-        return panel
-
     def tile(
         self,
         rows: Activations,
         tile: b.Expr,
         block: b.Expr,
-        panel: b.Buffer | None,
         part: tuple[b.Expr, b.Expr],
     ) -> b.Buffer:
-        """Sums of a tile of rows times a column block, unpacked into a panel or not yet.
+        """Sums of a tile of rows times a column block, which is unpacked as it is multiplied.
 
-        ``part`` says which tile it is, of how many: without a panel, each fetches its share of the
-        next block.
+        ``part`` says which tile it is, of how many: each fetches its share of the next block.
         """
         sums = b.scratch((rows.rows, COLUMNS))
-        subroutines.call(_multiply_tile, [sums], self, rows, tile, block, panel, part)
+        subroutines.call(_multiply_tile, [sums], self, rows, tile, block, part)
         return sums
 
     def fetch_next(self, block: b.Expr, span: b.Expr, part: tuple[b.Expr, b.Expr]) -> None:
@@ -91,36 +79,12 @@ class QuantizedMatrix:
             at = b.index((which * lines + line) * LINE)
             b.prefetch(self.w, (*self.expert, block + 1, span, at))
 
-    def of_panel(
-        self, rows: Activations, tile: b.Expr, span: b.Expr, columns: Sequence[Column]
-    ) -> Span | TileSpan:
-        """A record of columns that were unpacked before."""
-        dot = self.dot
-        if isinstance(dot, TileDot):
-            return TileSpan(self.layout, dot, self.k, rows, tile, span, columns)
-        return Span(self.layout, dot, self.k, rows, tile, span, columns)
-
     def unpacking(
         self, rows: Activations, tile: b.Expr, span: b.Expr, columns: Sequence[Column]
     ) -> Span:
         """A record of columns, of this matrix or others, multiplied as they are unpacked."""
         dot = self.machine.unpacking(self.layout)
-        return Span(self.layout, dot, self.k, rows, tile, span, columns)
-
-
-def _unpack_block(panel: b.Buffer, matrix: QuantizedMatrix, block: b.Expr) -> None:
-    """Write a column block into a panel."""
-    depth, parts = matrix.dot.neighbours, matrix.dot.parts
-    count, groups = matrix.layout.units, matrix.layout.unit // GROUP
-    with T.serial(matrix.spans) as span, T.serial(b.integer(count)) as unit:
-        first = b.index((span * count + unit) * groups)
-        columns = matrix.columns(block, span)
-        for group, quants in weights.steps_of(matrix.layout, matrix.dot, columns, unit):
-            step = b.quotient(first + group, depth) * parts
-            for column, value in zip(columns, quants, strict=True):
-                lanes, offset = (count * GROUP * depth for count in (column.count, column.first))
-                for part, piece in enumerate(matrix.dot.pieces(value)):
-                    b.store(panel, piece, (b.index(step + part), offset), lanes)
+        return Span(self.layout, dot, rows, tile, span, columns)
 
 
 def _multiply_tile(
@@ -129,7 +93,6 @@ def _multiply_tile(
     rows: Activations,
     tile: b.Expr,
     block: b.Expr,
-    panel: b.Buffer | None,
     part: tuple[b.Expr, b.Expr],
 ) -> None:
     """Write the sums of a tile of rows times a column block."""
@@ -137,11 +100,8 @@ def _multiply_tile(
     sums.clear()
     with T.serial(matrix.spans) as span:
         columns = matrix.columns(block, span)
-        if panel is None:
-            matrix.fetch_next(block, span, part)
-            matrix.unpacking(rows, tile, span, columns).add_unpacking(sums)
-        else:
-            matrix.of_panel(rows, tile, span, columns).add_panel(sums, panel)
+        matrix.fetch_next(block, span, part)
+        matrix.unpacking(rows, tile, span, columns).add_unpacking(sums)
     sums.copy_to(result)
 
 

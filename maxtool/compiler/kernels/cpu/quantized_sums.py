@@ -6,176 +6,43 @@ are multiplied by the scales of both sides last.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
 
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import quantized_weights as weights
 from maxtool.compiler.kernels.cpu.fetch_ahead import AHEAD, LINE
-from maxtool.compiler.kernels.cpu.integer_dot import Dot, IntegerDot
+from maxtool.compiler.kernels.cpu.integer_dot import IntegerDot
 from maxtool.compiler.kernels.cpu.quantized_activations import Activations
 from maxtool.compiler.kernels.cpu.quantized_weights import Column, Part
 from maxtool.compiler.kernels.cpu.tile_dot import TileDot
 from maxtool.compiler.quantized_layout import COLUMNS, GROUP, RecordLayout
 
-AnyDot = TypeVar("AnyDot", bound=Dot)
 
+class VectorSums:
+    """Integer sums of terms that share a scale, of a tile of rows and some vectors of columns.
 
-@dataclass(frozen=True, slots=True)
-class _Record(Generic[AnyDot]):
-    """One record of some columns times the same terms of a tile of rows."""
+    Rows that are multiplied at once share a vector.
+    """
 
-    layout: RecordLayout
-    dot: AnyDot
-    k: b.Expr  # terms of a row
-    rows: Activations
-    tile: b.Expr
-    span: b.Expr
-    columns: Sequence[Column]
+    def __init__(
+        self, dot: IntegerDot, rows: Activations, at: tuple[b.Expr, b.Expr], vectors: int
+    ) -> None:
+        """Begin where the zero of the weights is taken off.
 
-    @property
-    def places(self) -> list[tuple[int, int]]:
-        """``(row, vector of columns)`` of all sums."""
-        return [(r, v) for r in range(self.rows.rows) for v in range(len(self.columns))]
-
-    def place_of(self, part: Part) -> b.Expr:
-        """The number of terms that share a scale, among all of a row."""
-        return b.index(self.span * (self.layout.span // self.layout.terms) + part.place)
-
-    def row_sum(self, place: b.Expr, r: int) -> b.Expr:
-        """The sum of a row's quants of such terms."""
-        return self.rows.sums[self.tile, place, r]
-
-
-@dataclass(frozen=True, slots=True)
-class Span(_Record[IntegerDot]):
-    """One whose products are added in vectors."""
-
-    def add_unpacking(self, sums: b.Registers, *, fetches: bool = False) -> None:
-        """Add the record's terms, unpacked one unit after the other.
-
-        With ``fetches``, what will be read a little later is fetched meanwhile.
+        ``at`` says which tile of ``rows`` it is, and which terms among all.
         """
-        layout, dot = self.layout, self.dot
-        total = _Scaled(self)
-        with T.serial(b.integer(layout.units)) as unit:
-            parts = [_Sums(self, Part(layout, unit, number)) for number in range(layout.parts)]
-            missing = [layout.terms // GROUP] * layout.parts
-            first = b.index((self.span * layout.units + unit) * (layout.unit // GROUP))
-            steps = weights.groups_of(layout, dot, self.columns, unit)
-            for step, (group, quants) in enumerate(steps):
-                if fetches:
-                    self._fetch(unit, step)
-                number = group * GROUP // layout.terms
-                parts[number].add(b.index(first + group), quants)
-                missing[number] -= 1
-                if not missing[number]:
-                    total.add(parts[number])
-        total.finish(sums)
-
-    def _fetch(self, unit: b.Expr, step: int) -> None:
-        """Fetch a step's share of the bytes of a unit, ahead, in the order of their addresses.
-
-        Fields and units are read in another order, of which the processor makes nothing.
-        """
-        lines = -(-self.layout.nbytes // (LINE * self.layout.units))
-        steps = self.layout.unit // GROUP
-        for line in range(step * lines // steps, (step + 1) * lines // steps):
-            self.columns[0].fetch(b.index((unit * lines + line) * LINE + AHEAD))
-
-    def add_panel(self, sums: b.Registers, panel: b.Buffer) -> None:
-        """Add the record's terms, unpacked before."""
-        layout = self.layout
-        total = _Scaled(self)
-        terms = GROUP * self.dot.depth
-        steps = layout.terms // terms * self.dot.parts
-        with T.serial(b.integer(layout.units)) as unit, T.serial(b.integer(layout.parts)) as number:
-            integers = _Sums(self, Part(layout, unit, number))
-            first = b.index(integers.place * steps)
-            # As many steps as there are, but LLVM must not know it: it would write the loop out,
-            # reorder it, and run out of registers (a quarter to a third slower with AVX2).
-            with T.serial(b.least(self.k, steps)) as step:
-                place = b.index(first + step)
-                quants = [
-                    b.let(b.load(panel, (place, column.first * terms), column.count * terms))
-                    for column in self.columns
-                ]
-                integers.add_pieces(place, quants)
-            total.add(integers)
-        total.finish(sums)
-
-
-@dataclass(frozen=True, slots=True)
-class TileSpan(_Record[TileDot]):
-    """One whose products are added in tiles, each of all terms that share a scale."""
-
-    def add_panel(self, sums: b.Registers, panel: b.Buffer) -> None:
-        """Add the record's terms, unpacked before."""
-        layout = self.layout
-        total = _Scaled(self)
-        with T.serial(b.integer(layout.units)) as unit, T.serial(b.integer(layout.parts)) as number:
-            total.add(_TileSums(self, Part(layout, unit, number), panel))
-        total.finish(sums)
-
-
-class _PartSums(ABC):
-    """Integer sums of the terms of a record that share a scale."""
-
-    def __init__(self, span: _Record[Any], part: Part) -> None:
-        self.span, self.part = span, part
-        self.place = span.place_of(part)
-
-    @abstractmethod
-    def integers(self, r: int, v: int) -> b.Expr:
-        """The sums of a row as int32, one for each column."""
-
-    def total(self, r: int, v: int) -> b.Expr:
-        """The same as float32."""
-        value = T.Cast(b.vector_type("float32", self.span.dot.lanes), self.integers(r, v))
-        shift = self.span.dot.shift(self.span.layout)
-        if shift:
-            value = value + b.splat(self.row_sum(r) * T.float32(shift), self.span.dot.lanes)
-        return value
-
-    def row_sum(self, r: int) -> b.Expr:
-        """The sum of a row's quants."""
-        return self.span.row_sum(self.place, r)
-
-
-class _TileSums(_PartSums):
-    """Sums of one instruction, in memory: a tile register has no lanes to be scaled."""
-
-    def __init__(self, span: TileSpan, part: Part, panel: b.Buffer) -> None:
-        super().__init__(span, part)
-        dot = span.dot
-        self.buffer = b.scratch((dot.rows, dot.lanes), "int32")
-        activations = span.rows.quants, (span.tile, self.place, 0)
-        weights = panel, (b.index(self.place * dot.depth), 0)
-        dot.multiply(self.buffer, activations, weights, dot.depth)
-
-    def integers(self, r: int, v: int) -> b.Expr:  # noqa: ARG002
-        """The sums of a row, one for each column."""
-        return b.load(self.buffer, (r, 0), self.span.dot.lanes)
-
-
-class _Sums(_PartSums):
-    """Sums in vectors, of which rows that are multiplied at once share one."""
-
-    def __init__(self, span: Span, part: Part) -> None:
-        super().__init__(span, part)
-        dot = self.dot = span.dot
+        self.dot, self.rows, self.tile = dot, rows, at[0]
         dtype, _, lanes = dot.sum_type.partition("x")
         self.lanes = int(lanes)
-        self.firsts = range(0, span.rows.rows, self.dot.rows)
-        self.buffer = b.scratch((len(self.firsts), len(span.columns), self.lanes), dtype)
-        for at, r in enumerate(self.firsts):
-            start = b.let(dot.start(span.rows.first_bits(span.tile, self.place, r)))
-            for v in range(len(span.columns)):
-                b.store(self.buffer, start, (at, v, 0), self.lanes)
+        self.firsts = range(0, rows.rows, dot.rows)
+        self.buffer = b.scratch((len(self.firsts), vectors, self.lanes), dtype)
+        for number, r in enumerate(self.firsts):
+            start = b.let(dot.start(rows.first_bits(*at, r)))
+            for v in range(vectors):
+                b.store(self.buffer, start, (number, v, 0), self.lanes)
 
     def add(self, step: b.Expr, quants: Sequence[b.Expr]) -> None:
         """Add the terms of a step of all rows and columns.
@@ -202,29 +69,126 @@ class _Sums(_PartSums):
             self.add(step, pieces)
             return
         for at, r in enumerate(self.firsts):
-            operand = b.let(self.span.rows.quants[self.span.tile, step, r])
+            operand = b.let(self.rows.quants[self.tile, step, r])
             for v, piece in enumerate(pieces):
                 here = b.load(self.buffer, (at, v, 0), self.lanes)
                 total = self.dot.add_piece(here, piece, operand)
                 b.store(self.buffer, total, (at, v, 0), self.lanes)
 
     def _operand(self, step: b.Expr, row: int) -> list[b.Expr]:
-        return [b.let(part) for part in self.span.rows.operand(self.span.tile, step, row)]
+        return [b.let(part) for part in self.rows.operand(self.tile, step, row)]
 
     def _multiply(self, at: int, v: int, quant: b.Expr, operand: list[b.Expr]) -> None:
         here = b.load(self.buffer, (at, v, 0), self.lanes)
         b.store(self.buffer, self.dot.add(here, quant, operand), (at, v, 0), self.lanes)
 
-    def integers(self, r: int, v: int) -> b.Expr:
-        """The sums of a row as int32, one for each column."""
+    def of(self, r: int, v: int) -> b.Expr:
+        """The sums of a row as int32, one for each column of a vector."""
         at, row = divmod(r, self.dot.rows)
         return self.dot.total(b.load(self.buffer, (at, v, 0), self.lanes), row)
+
+
+class TileSums:
+    """The same of one instruction, in memory: a tile register has no lanes to be scaled."""
+
+    def __init__(
+        self, dot: TileDot, rows: b.Buffer, at: tuple[b.Expr, b.Expr], weights: b.Buffer
+    ) -> None:
+        """Multiply quants of a tile of rows and of a panel: which terms among all, ``at`` says."""
+        self.lanes = dot.lanes
+        self.buffer = b.scratch((dot.rows, dot.lanes), "int32")
+        dot.multiply(
+            self.buffer, (rows, (*at, 0)), (weights, (b.index(at[1] * dot.depth), 0)), dot.depth
+        )
+
+    def of(self, r: int, v: int) -> b.Expr:
+        """The sums of a row, one for each column of a vector."""
+        return b.load(self.buffer, (r, v * self.lanes), self.lanes)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One record of some columns times the same terms of a tile of rows."""
+
+    layout: RecordLayout
+    dot: IntegerDot
+    rows: Activations
+    tile: b.Expr
+    span: b.Expr
+    columns: Sequence[Column]
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """``(row, vector of columns)`` of all sums."""
+        return [(r, v) for r in range(self.rows.rows) for v in range(len(self.columns))]
+
+    def place_of(self, part: Part) -> b.Expr:
+        """The number of terms that share a scale, among all of a row."""
+        return b.index(self.span * (self.layout.span // self.layout.terms) + part.place)
+
+    def row_sum(self, place: b.Expr, r: int) -> b.Expr:
+        """The sum of a row's quants of such terms."""
+        return self.rows.sums[self.tile, place, r]
+
+    def add_unpacking(self, sums: b.Registers, *, fetches: bool = False) -> None:
+        """Add the record's terms, unpacked one unit after the other.
+
+        With ``fetches``, what will be read a little later is fetched meanwhile.
+        """
+        layout, dot = self.layout, self.dot
+        total = _Scaled(self)
+        with T.serial(b.integer(layout.units)) as unit:
+            parts = [_PartSums(self, Part(layout, unit, number)) for number in range(layout.parts)]
+            missing = [layout.terms // GROUP] * layout.parts
+            first = b.index((self.span * layout.units + unit) * (layout.unit // GROUP))
+            steps = weights.groups_of(layout, dot, self.columns, unit)
+            for step, (group, quants) in enumerate(steps):
+                if fetches:
+                    self._fetch(unit, step)
+                number = group * GROUP // layout.terms
+                parts[number].integers.add(b.index(first + group), quants)
+                missing[number] -= 1
+                if not missing[number]:
+                    total.add(parts[number])
+        total.finish(sums)
+
+    def _fetch(self, unit: b.Expr, step: int) -> None:
+        """Fetch a step's share of the bytes of a unit, ahead, in the order of their addresses.
+
+        Fields and units are read in another order, of which the processor makes nothing.
+        """
+        lines = -(-self.layout.nbytes // (LINE * self.layout.units))
+        steps = self.layout.unit // GROUP
+        for line in range(step * lines // steps, (step + 1) * lines // steps):
+            self.columns[0].fetch(b.index((unit * lines + line) * LINE + AHEAD))
+
+
+class _PartSums:
+    """Sums of the terms of a record that share a scale."""
+
+    def __init__(self, span: Span, part: Part) -> None:
+        self.span, self.part = span, part
+        self.place = span.place_of(part)
+        at, vectors = (span.tile, self.place), len(span.columns)
+        self.integers = VectorSums(span.dot, span.rows, at, vectors)
+
+    def total(self, r: int, v: int) -> b.Expr:
+        """The sums of a row as float32, one for each column."""
+        value = T.Cast(b.vector_type("float32", self.span.dot.lanes), self.integers.of(r, v))
+        shift = self.span.dot.shift(self.span.layout)
+        if shift:
+            value = value + b.splat(self.row_sum(r) * T.float32(shift), self.span.dot.lanes)
+        return value
+
+    def row_sum(self, r: int) -> b.Expr:
+        """The sum of a row's quants."""
+        return self.span.row_sum(self.place, r)
 
 
 class _Scaled:
     """Float sums of a record: integer ones times integer scales, less sums times minima."""
 
-    def __init__(self, span: _Record[Any]) -> None:
+    def __init__(self, span: Span) -> None:
         self.span, self.layout = span, span.layout
         self.lanes = span.dot.lanes
         self.products = self._zeros()

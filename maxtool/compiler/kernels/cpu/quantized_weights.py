@@ -235,6 +235,13 @@ class Part:
             return _as_float(_masked(_moved(self._read(column, "scales"), 4), 15))
         return None
 
+    def added(self, column: Column) -> b.Expr:
+        """Return what is added to all weights, in float32, where an encoding has it."""
+        minimum = self.minimum(column)
+        if minimum is None:
+            return half(self.layout, column, "m")
+        return half(self.layout, column, "dmin") * minimum * b.splat(-1.0, column.count)
+
     def _read(self, column: Column, name: str) -> b.Expr:
         at = self.unit * self.layout.stride + self.number * COLUMNS
         return column.read(at + self.layout.starts[name][0], self.layout.dtype(name), 1)
