@@ -155,12 +155,13 @@ class Span:
     def _fetch(self, unit: b.Expr, step: int) -> None:
         """Fetch a step's share of the bytes of a unit, ahead, in the order of their addresses.
 
-        Fields and units are read in another order, of which the processor makes nothing.
+        Fields and units are read in another order, of which the processor makes nothing. A line
+        that two units share is fetched once: records need not begin where one does.
         """
-        lines = -(-self.layout.nbytes // (LINE * self.layout.units))
-        steps = self.layout.unit // GROUP
+        each, steps = self.layout.nbytes // self.layout.units, self.layout.unit // GROUP
+        lines = each // LINE
         for line in range(step * lines // steps, (step + 1) * lines // steps):
-            self.columns[0].fetch(b.index((unit * lines + line) * LINE + AHEAD))
+            self.columns[0].fetch(b.index(unit * each + line * each // lines + AHEAD))
 
 
 class _PartSums:
