@@ -20,6 +20,7 @@ import numpy as np
 from maxtool.artifact import devices
 from maxtool.artifact.contents import Contents
 from maxtool.compiler.storage import WeightStorage
+from maxtool.files.huge_pages import HUGE_PAGE, pieces
 from maxtool.graph import DerivedWeight, FoldedWeight, Shard
 from maxtool.nn.weight_binding import elements
 from maxtool.runtime.loader.specs import ALIGNMENT, COLUMNS
@@ -161,15 +162,17 @@ def write(
     progress: Callable[[int], None],
 ) -> str:
     """Write the file, a weight at a time; returns its SHA-256 in hexadecimal."""
-    digest = hashlib.sha256()
-    with path.open("wb") as stream:
+    digest, position = hashlib.sha256(), 0
+    with path.open("wb", buffering=HUGE_PAGE) as stream:
         for placed_weight in placed:
             stored = placed_weight.storage.store(read(placed_weight.storage.name))
             data = stored.reshape(-1).view(np.uint8).data
-            padding = bytes(-len(data) % ALIGNMENT)
+            padding = memoryview(bytes(-len(data) % ALIGNMENT))
             for part in (data, padding):
-                stream.write(part)
+                for piece in pieces(part, position):
+                    stream.write(piece)
                 digest.update(part)
+                position += len(part)
             progress(len(data) + len(padding))
         stream.flush()
         os.fsync(stream.fileno())  # while code is still being generated

@@ -27,6 +27,7 @@ from maxtool.runtime.loader import host, memory, sampling, stream
 sys.path.insert(0, str(Path(__file__).parent))
 import tiny_artifact
 
+HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage")
 CONTEXT, VOCAB = tiny_artifact.CONTEXT, tiny_artifact.VOCAB
 
 
@@ -137,6 +138,19 @@ def test_weights_are_not_copied(artifact: Path) -> None:
         stream.write(np.full(1, 123.0, np.float32).tobytes())
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))  # else it would be noticed
     assert model(input_ids=[[0]])["logits"][0, 0, 0] == 123.0
+
+
+@pytest.mark.skipif(
+    not Path("/sys/kernel/mm/transparent_hugepage").is_dir(),
+    reason="no transparent huge pages here",
+)
+def test_weights_are_mapped_in_huge_pages(artifact: Path) -> None:
+    """The system is asked for them; whether it has some is its own business."""
+    model = loader.load(artifact)
+    mappings = Path("/proc/self/smaps").read_text().partition(str(artifact / "weights.bin"))[2]
+    flags = next(line for line in mappings.splitlines() if line.startswith("VmFlags:"))
+    assert "hg" in flags.split()
+    assert model.manifest.weights  # which are mapped as long as there is a model
 
 
 def chooser(**options: Any) -> Callable[[np.ndarray[Any, Any]], int]:

