@@ -15,7 +15,7 @@ from maxtool.compiler.kernels.cpu.quantized_experts import quantized_expert_line
 from maxtool.compiler.kernels.cpu.quantized_linear import quantized_linear
 from maxtool.compiler.quantized_layout import LAYOUTS, layout_of
 from maxtool.compiler.quantized_packing import pack_quantized
-from maxtool.quantization import QuantizationEncoding, dequantize
+from maxtool.quantization import QuantizationEncoding, dequantize, quantize
 from maxtool.quantization.codec import CODECS
 from tests.effort import thinned
 
@@ -42,6 +42,19 @@ def test_products_of_integers(encoding: QuantizationEncoding) -> None:
             # Every activation is off by half a step at most.
             bound = half_steps(x, span) @ np.abs(weight).T
             assert (np.abs(actual - x.astype("f8") @ weight.T) <= 1.0001 * bound).all()
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS, ids=NAMES.get)
+def test_activations_of_one_sign(encoding: QuantizationEncoding) -> None:
+    """Minima take off most of what products of quants from 0 on would add up to."""
+    function, span = compiled(quantized_linear, MACHINE, encoding.name), layout_of(encoding).span
+    n, k = 37, 4096
+    blocks = quantize(normal(n, n, k), encoding)
+    weight = dequantize(blocks, encoding).astype("f8")
+    for rows in (1, 3, 37):
+        x = away_from_ties(np.abs(normal(rows, rows, k)), span)
+        actual = call(function, x, pack_quantized(blocks, encoding), shape=(rows, n))
+        assert error(actual, rounded(x, span) @ weight.T) < 10 * SAME_INTEGERS, rows
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS, ids=NAMES.get)

@@ -203,9 +203,10 @@ class InstructionSet:
 
     def dot(self, layout: RecordLayout) -> Dot:
         """Return the way to multiply weights of a layout."""
-        if self.unpacked and self.matrices is not None:
-            return self.matrices.of(layout)
-        return self.unpacking(layout)
+        if not self.unpacked:
+            return self.unpacking(layout)
+        dot = self.unpacking(layout) if self.matrices is None else self.matrices.of(layout)
+        return replace(dot, of_panels=True)
 
     def unpacking(self, layout: RecordLayout) -> IntegerDot:
         """Return the way to multiply them as they are unpacked."""
@@ -270,8 +271,8 @@ AVX512_PAIRS = ("avx512.pmaddubs.w.512", "avx512.pmaddw.d.512", "avx512.pshuf.b.
 VNNI = _vnni(16, "avx512.vpdpbusd.512", AVX512_PAIRS[-1])
 AVX2_PAIRS = ("avx2.pmadd.ub.sw", "avx2.pmadd.wd", "avx2.pshuf.b")
 
-# LLVM feature -> set, the best first. Tiles are of two vectors of columns at least, which halves
-# what is read of activations, and of as many rows as there are registers for.
+# LLVM feature -> set, the best first. Tiles of vectors have two of columns at least, which halves
+# what is read of activations, and as many rows as there are registers for.
 SETS: dict[str, InstructionSet] = {
     "amx-int8": _of_dots(VNNI, rows=16, matrices=amx(VNNI.look_up)),
     "avx512vnni": _of_dots(VNNI, rows=6, blocks=2),

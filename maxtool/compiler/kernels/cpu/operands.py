@@ -35,6 +35,7 @@ class Operands:
         centred: Whether other weights lose their zero as they are unpacked.
         rows: Rows of activations that are multiplied at once.
         depth: Groups of 4 neighbouring terms that are multiplied at once.
+        of_panels: Whether weights were unpacked before, with what is added to them.
     """
 
     lanes: int
@@ -45,6 +46,7 @@ class Operands:
     centred: bool = False
     rows: int = 1
     depth: int = 1
+    of_panels: bool = False
 
     @property
     def parts(self) -> int:
@@ -76,17 +78,26 @@ class Operands:
         """Emit statements that multiply so."""
         yield
 
-    def zero(self, layout: RecordLayout) -> int:
-        """Return what is taken off the weights that are multiplied."""
-        if self.centred or (self.signed and (layout.signed or layout.values is not None)):
-            return 0
-        if self.sums == "int16" and layout.zero == 0 and layout.largest > LARGEST_FROM_ZERO:
+    def middle(self, layout: RecordLayout) -> int:
+        """Return what is taken off quants, as they are unpacked or from their sums.
+
+        With panels it is always half of the range: products of quants from 0 on would be large sums
+        of one sign, which minima take off again, with what float32 has rounded.
+        """
+        narrow = self.sums == "int16" and layout.largest > LARGEST_FROM_ZERO
+        if layout.zero == 0 and (narrow or self.of_panels):
             return (layout.largest + 1) // 2
         return layout.zero
 
+    def zero(self, layout: RecordLayout) -> int:
+        """Return what is taken off the sums of the weights that are multiplied."""
+        if self.centred or (self.signed and (layout.signed or layout.values is not None)):
+            return 0
+        return self.middle(layout)
+
     def shift(self, layout: RecordLayout) -> int:
-        """Return what ``zero`` takes off beyond the zero of the encoding, to be added again."""
-        return 0 if self.zero(layout) == 0 else self.zero(layout) - layout.zero
+        """Return what is taken off beyond the zero of the encoding, to be added again."""
+        return self.middle(layout) - layout.zero
 
     def needs_sums(self, layout: RecordLayout) -> bool:
         """Return whether sums of quants are multiplied by what is added to all weights."""

@@ -39,8 +39,9 @@ class Activations:
         scales: [tiles, spans, rows].
         starts: [tiles, k / terms, rows] int32: what sums of terms that share a scale begin at, so
             that the zero of the weights is taken off; None if it is 0.
-        sums: [tiles, k / terms, rows] float32, of the quants; None if nothing asks for them.
-        for_panels: Whether they are multiplied with panels, which take sums times the scale.
+        sums: [tiles, k / terms, rows] float32, of the quants, for panels times the scale; None if
+            nothing asks for them.
+        for_panels: Whether they are multiplied with panels.
     """
 
     layout: RecordLayout
@@ -71,19 +72,8 @@ class Activations:
         """Bits that sums of terms which share a scale begin at, for rows multiplied at once."""
         rows = range(row, row + self.dot.rows)
         if self.starts is None:
-            return [self._zero() for _ in rows]
+            return [b.int32(0) for _ in rows]
         return [self.starts[tile, part, each] for each in rows]
-
-    def _zero(self) -> b.Expr:
-        """Zero, of which LLVM must not know for panels that it is that.
-
-        It would write out the first step, and run out of registers: Q4_K takes a sixth longer with
-        AVX2.
-        """
-        if not self.for_panels:
-            return b.int32(0)
-        steps: b.Expr = self.quants.shape[1]
-        return b.let(T.Cast("int32", T.shift_right(steps, b.integer(62))))
 
 
 class QuantizedRows:

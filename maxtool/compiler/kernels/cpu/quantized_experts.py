@@ -18,6 +18,7 @@ from maxtool.compiler.kernels.cpu.quantized_activations import QuantizedRows
 from maxtool.compiler.kernels.cpu.quantized_linear import (
     TILES_PER_TASK,
     QuantizedResult,
+    has_wide_low_tiles,
 )
 from maxtool.compiler.kernels.cpu.quantized_matrix import QuantizedMatrix
 from maxtool.compiler.quantized_layout import COLUMNS, layout_of
@@ -31,8 +32,8 @@ def quantized_expert_linear(machine: InstructionSet, encoding: str) -> b.PrimFun
     chosen[choices] int64, y[choices, n] float32; see ``expert_linear``.
     """
     layout = layout_of(QuantizationEncoding[encoding])
-    # Few rows choose the same expert: low tiles serve them where they are nearly as fast for many.
-    unpacked = machine.blocks == 1 or not layout.is_quickly_unpacked
+    # Few rows choose the same expert: low tiles serve them where they are as fast for some.
+    unpacked = not (has_wide_low_tiles(machine) and layout.is_quickly_unpacked)
     height = machine.rows if unpacked else machine.few_rows
     multiplying = machine.of_panels if unpacked else machine
     with b.kernel(f"quantized_expert_linear_{encoding.lower()}") as kernel:

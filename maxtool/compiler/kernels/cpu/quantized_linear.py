@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
@@ -29,8 +30,8 @@ from maxtool.compiler.kernels.kernel_options import Epilogue
 from maxtool.compiler.quantized_layout import COLUMNS, RecordLayout, layout_of
 from maxtool.quantization import QuantizationEncoding
 
-# Row tiles that one task multiplies with a panel: unpacking it costs as much as three or four.
-TILES_PER_TASK = 96
+# Row tiles that one task multiplies with a panel: unpacking it costs as much as one or two.
+TILES_PER_TASK = 48
 # Low tiles that unpack the same weights, at most; and where a vector is as wide as a column block:
 # then four rows take as long for each of them as six with a panel of two blocks.
 LOW_TILES = 2
@@ -107,7 +108,9 @@ class QuantizedResult:
         """The column blocks of one of these, and whether there is each."""
         count = self._blocks(unpacked=unpacked)
         numbers = [b.index(place * count + at) for at in range(count)]
-        return [(number, number < self.first.blocks) for number in numbers]
+        first, *others = numbers
+        there = [number < self.first.blocks for number in others]
+        return [(first, tirx.const(True, "bool")), *zip(others, there, strict=True)]
 
     def _blocks(self, *, unpacked: bool) -> int:
         return self.first.machine.blocks if unpacked else 1
@@ -176,7 +179,7 @@ class _Products:
 
         b.each(tiles, quantize, threads=True)
         chunks = T.Bind(b.ceildiv(tiles, TILES_PER_TASK))
-        per_task = T.Bind(b.ceildiv(tiles, chunks))
+        per_task = T.Bind(b.ceildiv(tiles, b.greatest(chunks, 1)))
 
         def multiply(number: int, i: b.Expr) -> None:
             result, place = self.results[number], b.index(b.quotient(i, chunks))
@@ -196,10 +199,15 @@ def most_low_rows(machine: InstructionSet, layouts: Iterable[RecordLayout]) -> i
     With AVX-512 low tiles of Q4_0, Q8_0 and Q4_K take 0.74 to 0.89 times as long for 16 rows, 0.83
     to 1.0 times for 32 and 1.04 to 1.3 for 512; of Q6_K 0.96, 1.03 and 1.4 (Zen 5).
     """
-    if machine.matrices is not None or machine.narrow.lanes < COLUMNS:
+    if not has_wide_low_tiles(machine):
         return LOW_TILES * machine.few_rows
     quick = all(layout.is_quickly_unpacked for layout in layouts)
     return (QUICK_LOW_TILES if quick else WIDE_LOW_TILES) * machine.few_rows
+
+
+def has_wide_low_tiles(machine: InstructionSet) -> bool:
+    """Return whether a vector of products of few rows is as wide as a column block."""
+    return machine.matrices is None and machine.narrow.lanes == COLUMNS
 
 
 def quantized_linear(machine: InstructionSet, encoding: str, bias: bool = False) -> b.PrimFunc:

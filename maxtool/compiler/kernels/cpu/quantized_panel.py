@@ -1,7 +1,7 @@
 """Panels: column blocks of quantized weights that are unpacked once, for many tiles of rows.
 
-A panel has what is multiplied in the order in which it is, and the scales of the weights as
-float32: products of float16 and integers of 8 bits, which it holds exactly.
+A panel has what is multiplied in the order in which it is, and as float32 the scales of the
+weights, exactly, and what is added to them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from maxtool.compiler.kernels.cpu import subroutines
 from maxtool.compiler.kernels.cpu.integer_dot import Dot
 from maxtool.compiler.kernels.cpu.quantized_activations import Activations
 from maxtool.compiler.kernels.cpu.quantized_matrix import QuantizedMatrix
-from maxtool.compiler.kernels.cpu.quantized_sums import TileSums, VectorSums
+from maxtool.compiler.kernels.cpu.quantized_sums import VectorSums
 from maxtool.compiler.kernels.cpu.quantized_weights import Column, Part
 from maxtool.compiler.kernels.cpu.tile_dot import TileDot
 from maxtool.compiler.quantized_layout import COLUMNS, GROUP, RecordLayout
@@ -108,6 +108,22 @@ def _unpack_scales(
             if shift:
                 added = added + scale * b.splat(float(shift), lanes)
             b.store(panel.minima, added, (place, v * lanes), lanes)
+
+
+class TileSums:
+    """Integer sums of one instruction, in memory: a tile register has no lanes to be scaled."""
+
+    def __init__(
+        self, dot: TileDot, rows: b.Buffer, at: tuple[b.Expr, b.Expr], weights: b.Buffer
+    ) -> None:
+        """Multiply quants of a tile of rows and of a panel: which terms among all, ``at`` says."""
+        self.buffer = b.scratch((dot.rows, dot.lanes), "int32")
+        places = (rows, (*at, 0)), (weights, (b.index(at[1] * dot.depth), 0))
+        dot.multiply(self.buffer, *places, dot.depth)
+
+    def of(self, r: int, _vector: int) -> b.Expr:
+        """The sums of a row: a panel has one vector of columns."""
+        return b.load(self.buffer, (r, 0), COLUMNS)
 
 
 def _multiply_panel(result: b.Buffer, panel: Panel, rows: Activations, tile: b.Expr) -> None:
@@ -208,5 +224,5 @@ class _Tile:
 
     @property
     def hidden(self) -> b.Expr:
-        """A number above that of the steps that share a scale, which is known at run time only."""
+        """A number known at run time only, not below that of the steps that share a scale."""
         return self.rows.quants.shape[1]

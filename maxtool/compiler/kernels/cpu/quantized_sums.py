@@ -1,7 +1,7 @@
-"""Sums of one record of a packed quantized weight times the same terms of a tile of rows.
+"""Sums of products of quantized weights and a tile of rows: integers while terms share a scale.
 
-Products are added as integers while terms share a scale, then as float32 within the record, which
-are multiplied by the scales of both sides last.
+Those of a record that is multiplied as it is unpacked are then added as float32, and multiplied by
+the scales of both sides last.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from maxtool.compiler.kernels.cpu.fetch_ahead import AHEAD, LINE
 from maxtool.compiler.kernels.cpu.integer_dot import IntegerDot
 from maxtool.compiler.kernels.cpu.quantized_activations import Activations
 from maxtool.compiler.kernels.cpu.quantized_weights import Column, Part
-from maxtool.compiler.kernels.cpu.tile_dot import TileDot
 from maxtool.compiler.quantized_layout import COLUMNS, GROUP, RecordLayout
 
 
@@ -88,24 +87,6 @@ class VectorSums:
         return self.dot.total(b.load(self.buffer, (at, v, 0), self.lanes), row)
 
 
-class TileSums:
-    """The same of one instruction, in memory: a tile register has no lanes to be scaled."""
-
-    def __init__(
-        self, dot: TileDot, rows: b.Buffer, at: tuple[b.Expr, b.Expr], weights: b.Buffer
-    ) -> None:
-        """Multiply quants of a tile of rows and of a panel: which terms among all, ``at`` says."""
-        self.lanes = dot.lanes
-        self.buffer = b.scratch((dot.rows, dot.lanes), "int32")
-        dot.multiply(
-            self.buffer, (rows, (*at, 0)), (weights, (b.index(at[1] * dot.depth), 0)), dot.depth
-        )
-
-    def of(self, r: int, v: int) -> b.Expr:
-        """The sums of a row, one for each column of a vector."""
-        return b.load(self.buffer, (r, v * self.lanes), self.lanes)
-
-
 @dataclass(frozen=True, slots=True)
 class Span:
     """One record of some columns times the same terms of a tile of rows."""
@@ -155,8 +136,8 @@ class Span:
     def _fetch(self, unit: b.Expr, step: int) -> None:
         """Fetch a step's share of the bytes of a unit, ahead, in the order of their addresses.
 
-        Fields and units are read in another order, of which the processor makes nothing. A line
-        that two units share is fetched once: records need not begin where one does.
+        Fields and units are read in another order, of which the processor makes nothing. Of lines
+        that units share some are not fetched, which costs less than to fetch them twice.
         """
         each, steps = self.layout.nbytes // self.layout.units, self.layout.unit // GROUP
         lines = each // LINE

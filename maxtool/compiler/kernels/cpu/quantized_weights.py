@@ -170,7 +170,7 @@ def _as_operand(quants: b.Expr, layout: RecordLayout, dot: Dot) -> b.Expr:
     """Quants as bytes that are multiplied: looked up, or without a sign."""
     if layout.values is not None:
         return dot.look_up(quants, [(value + dot.zero(layout)) & 0xFF for value in layout.values])
-    zero = b.splat(tirx.const(layout.zero, "uint8"), lanes_of(quants))
+    zero = b.splat(tirx.const(dot.middle(layout), "uint8"), lanes_of(quants))
     if layout.signed:
         return quants if dot.signed else quants ^ zero
     return quants - zero if dot.centred else quants
