@@ -51,7 +51,7 @@ PANELS = [
 # few rows of a low tile.
 ONE_ROW = {
     "cascadelake": "Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4",
-    "x86-64-v4": "Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4",
+    "x86-64-v4": "Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q4_K Q5_K IQ4_NL IQ4_XS MXFP4",
     "sierraforest": "Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q4_K IQ4_NL IQ4_XS MXFP4",
     "x86-64-v3": "Q4_0 Q4_1 Q5_0 Q5_1",
 }

@@ -13,7 +13,7 @@ from tvm.tirx.script.builder import ir as T
 
 from maxtool.compiler.kernels.cpu import builder as b
 from maxtool.compiler.kernels.cpu import quantized_weights as weights
-from maxtool.compiler.kernels.cpu.fetch_ahead import AHEAD, LINE
+from maxtool.compiler.kernels.cpu.fetch_ahead import AHEAD, BURST, LINE
 from maxtool.compiler.kernels.cpu.integer_dot import IntegerDot
 from maxtool.compiler.kernels.cpu.quantized_activations import Activations
 from maxtool.compiler.kernels.cpu.quantized_weights import Column, Part
@@ -134,15 +134,17 @@ class Span:
         total.finish(sums)
 
     def _fetch(self, unit: b.Expr, step: int) -> None:
-        """Fetch a step's share of the bytes of a unit, ahead, in the order of their addresses.
+        """Fetch the bytes of some steps of a unit, ahead, in the order of their addresses.
 
         Fields and units are read in another order, of which the processor makes nothing. Of lines
         that units share some are not fetched, which costs less than to fetch them twice.
         """
         each, steps = self.layout.nbytes // self.layout.units, self.layout.unit // GROUP
         lines = each // LINE
-        for line in range(step * lines // steps, (step + 1) * lines // steps):
-            self.columns[0].fetch(b.index(unit * each + line * each // lines + AHEAD))
+        if step % BURST == 0:
+            end = min(step + BURST, steps)
+            for line in range(step * lines // steps, end * lines // steps):
+                self.columns[0].fetch(b.index(unit * each + line * each // lines + AHEAD))
 
 
 class _PartSums:
