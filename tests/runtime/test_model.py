@@ -140,10 +140,7 @@ def test_weights_are_not_copied(artifact: Path) -> None:
     assert model(input_ids=[[0]])["logits"][0, 0, 0] == 123.0
 
 
-@pytest.mark.skipif(
-    not Path("/sys/kernel/mm/transparent_hugepage").is_dir(),
-    reason="no transparent huge pages here",
-)
+@pytest.mark.skipif(not HUGE_PAGES.is_dir(), reason="no transparent huge pages here")
 def test_weights_are_mapped_in_huge_pages(artifact: Path) -> None:
     """The system is asked for them; whether it has some is its own business."""
     model = loader.load(artifact)

@@ -41,7 +41,6 @@ class Activations:
             that the zero of the weights is taken off; None if it is 0.
         sums: [tiles, k / terms, rows] float32, of the quants, for panels times the scale; None if
             nothing asks for them.
-        for_panels: Whether they are multiplied with panels.
     """
 
     layout: RecordLayout
@@ -51,7 +50,6 @@ class Activations:
     scales: b.Buffer
     starts: b.Buffer
     sums: b.Buffer
-    for_panels: bool
 
     @property
     def spans(self) -> b.Expr:
@@ -146,7 +144,6 @@ class QuantizedRows:
             scales,
             starts=memory(parts, "int32") if dot.zero(layout) else None,
             sums=memory(parts) if dot.needs_sums(layout) else None,
-            for_panels=self._machine.unpacked,
         )
 
 
@@ -289,4 +286,4 @@ class _Row:
             b.store(to.starts, bits, place)
         if to.sums is not None:
             whole = T.Cast("float32", low + high)
-            b.store(to.sums, whole * step if to.for_panels else whole, place)
+            b.store(to.sums, whole * step if to.dot.of_panels else whole, place)
